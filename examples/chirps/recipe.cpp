@@ -14,7 +14,7 @@ struct RecipeConfig {
   static consteval auto fields() {
     using C = RecipeConfig;
     return std::tuple{config::field<&C::classes>("How many folders there are.").min(2),
-                      config::field<&C::crop>("Length of what the network sees of a signal.").min(16),
+                      config::field<&C::crop>("Length of the crop that the network sees.").min(16),
                       config::field<&C::noise>("Standard deviation of the noise that is added.").min(0)};
   }
 };

@@ -43,7 +43,7 @@ std::vector<std::int64_t> starts(std::int64_t size, std::int64_t tile, std::int6
   return begins;
 }
 
-// The weights for blending of a tile's voxels along an axis: they rise over `overlap` voxels from both ends.
+// The blending weights of a tile's voxels along an axis. They rise over `overlap` voxels from both ends.
 at::Tensor ramp(std::int64_t size, std::int64_t overlap) {
   const at::Tensor from_begin = at::arange(size, at::kFloat) + 0.5;
   const at::Tensor nearest = at::minimum(from_begin, static_cast<double>(size) - from_begin);
@@ -218,7 +218,7 @@ at::Tensor VolumeCodec::pass(const at::Tensor& x, bool encodes, std::string& how
   at::Tensor result = in_tiles(x, tiles, one);
   if (passes > 1) {
     how = "in " + std::to_string(passes) + " tiles of " + std::to_string(tile) +
-          " voxels, blended: norms are of each tile, so that values differ a little from those of the whole volume";
+          " voxels, blended: each tile has its own norms, so that values differ a little from those of the whole volume";
   }
   return result;
 }

@@ -21,7 +21,7 @@
 
 namespace millrace::recipes::autoencoder_3d {
 
-// What a latent file says about the volume that was encoded. It is stored as JSON in a NIfTI comment, and decoding needs it.
+// The facts about an encoded volume that decoding needs. A latent file stores them as JSON in a NIfTI comment.
 struct LatentRecord {
   std::array<std::int64_t, 3> shape{};        // depth, height, width of the volume
   std::vector<std::array<double, 2>> ranges;  // for each channel, the values that were scaled to 0 and to 1
@@ -29,11 +29,11 @@ struct LatentRecord {
   std::string weights;                        // the weights that encoded the volume
 };
 [[nodiscard]] std::string text_of(const LatentRecord& record);
-// Reads such a JSON text. nullopt if it is not a record with this many channels.
+// Reads a record from its JSON text. nullopt if the text is not a record with this many channels.
 [[nodiscard]] std::optional<LatentRecord> record_of(const std::string& text, std::int64_t channels);
 
 // How an array is cut into tiles, in voxels along each axis. `tile` and `overlap` must be multiples of `grain`, and overlap <
-// tile. A function of a tile turns n voxels into n * up / down voxels.
+// tile. The function that is applied to a tile turns n voxels into n * up / down voxels.
 struct Tiles {
   std::int64_t tile = 64, overlap = 16, grain = 1;
   std::int64_t up = 1, down = 1;

@@ -19,24 +19,24 @@ namespace stdfs = std::filesystem;
 
 constexpr std::string_view kEncodeHelp = R"(usage: millrace encode --run RUN FILE... --out DIR [options]
 
-Writes of each volume the mean of its latent distribution: DIR/NAME.latent.nii.gz, channels as the fourth axis, where the volume
-is in space. FILE is .nii, .nii.gz (the first volume of a series) or .npz (2,D,H,W). Values are scaled by percentiles 0 and 99.5
-of the whole volume, and a record of them goes along for millrace decode.
+Encodes each volume and writes the mean of its latent distribution to DIR/NAME.latent.nii.gz, with the channels as the fourth axis
+and at the volume's position in space. FILE is .nii, .nii.gz (the first volume of a series) or .npz (2,D,H,W). Values are scaled
+by percentiles 0 and 99.5 of the whole volume, which the latent file stores for millrace decode.
 
   --run RUN     folder of a run or a snapshot of autoencoder_3d
-  --out DIR     folder of what is written; made where it is missing
-  --tile N      voxels along each axis that go through the network at once (0: the whole volume where half of the free memory is
-                enough for it, else the largest tiles that are); tiles overlap and are blended
+  --out DIR     folder for the output, created if it is missing
+  --tile N      voxels along each axis that go through the network at once (0: the whole volume if half of the free memory is
+                enough for it, else the largest tiles that fit); tiles overlap and are blended
   --device D    auto, cpu, cuda, cuda:1
 )";
 
 constexpr std::string_view kDecodeHelp = R"(usage: millrace decode --run RUN FILE... --out DIR [options]
 
-Writes the volume of each latent file that millrace encode wrote, NAME.latent.nii.gz: DIR/NAME.decoded.nii.gz, f32, in the
-original's values, shape and place. What the original had above its percentile 99.5 ends there.
+Decodes each latent file NAME.latent.nii.gz that millrace encode wrote, and writes the volume to DIR/NAME.decoded.nii.gz as f32.
+It has the original's range of values, shape and position in space. Values above the original's percentile 99.5 are cut off.
 
   --run RUN     folder of the run or snapshot that encoded it
-  --out DIR     folder of what is written; made where it is missing
+  --out DIR     folder for the output, created if it is missing
   --tile N      voxels of the volume along each axis that leave the network at once (0: as for millrace encode)
   --device D    auto, cpu, cuda, cuda:1
 )";
@@ -99,7 +99,7 @@ int run_command(const std::string& command, bool encodes, const std::function<En
     return 0;
   }
   require(command, request.run.has_value(), "no run is named", "give --run RUN: the folder of a trained run");
-  require(command, request.out.has_value(), "no folder is named to write into", "give --out DIR");
+  require(command, request.out.has_value(), "no output folder is given", "give --out DIR");
   require(command, !request.files.empty(), "no file is named", "give at least one file; millrace " + command + " --help");
   const std::vector<stdfs::path> outputs = outputs_of(command, request, encodes);
   telemetry::Console console(telemetry::Console::Mode::automatic, 2);
@@ -120,12 +120,12 @@ int run_command(const std::string& command, bool encodes, const std::function<En
 }  // namespace
 
 RecipeCommand encode_command(std::function<Entry()> row) {
-  return {"encode", "latent volumes of new volumes, as NIfTI",
+  return {"encode", "encode volumes into latent volumes, as NIfTI",
           [row = std::move(row)](std::span<const std::string> words) { return run_command("encode", true, row, words); }};
 }
 
 RecipeCommand decode_command(std::function<Entry()> row) {
-  return {"decode", "volumes of latent volumes, as NIfTI",
+  return {"decode", "decode latent volumes into volumes, as NIfTI",
           [row = std::move(row)](std::span<const std::string> words) { return run_command("decode", false, row, words); }};
 }
 

@@ -182,7 +182,7 @@ TEST(CodecCommands, SayWhatIsMissing) {
     return refusal_reason<UsageError>([&] { encode_command(row).run(words); });
   };
   EXPECT_EQ(reason({"a.nii", "--out", "d"}), "no run is named");
-  EXPECT_EQ(reason({"autoencoder_3d", "a.nii", "--run", "r"}), "no folder is named to write into");
+  EXPECT_EQ(reason({"autoencoder_3d", "a.nii", "--run", "r"}), "no output folder is given");
   EXPECT_EQ(reason({"--run=r", "--out=d"}), "no file is named");
   EXPECT_EQ(reason({"--run=r", "--out=d", "a/x.nii", "b/x.nii.gz"}),
             "a/x.nii and b/x.nii.gz would both become d/x.latent.nii.gz");

@@ -56,14 +56,15 @@ struct RecipeConfig {
             .path()
             .free_on_resume(),
         field<&C::val_fraction>("Share of the files that is used for validation if there is no folder for it.").min(0).below(1),
-        field<&C::spacing>("Expected voxel size along depth, height and width; a file with another voxel size is named. Nothing "
-                           "is resampled. Empty: not compared.")
+        field<&C::spacing>(
+            "Expected voxel size along depth, height and width; a file with another voxel size is reported. Nothing "
+            "is resampled. Empty: not compared.")
             .above(0)
             .unit("mm"),
         field<&C::patch_size>("Depth, height and width of the crops for training.").size(3).min(1),
         field<&C::pad_small>("Pad a volume smaller than the crop with zeros; false = such a volume is an error."),
         field<&C::scale_on>(
-            "What intensities are scaled on: percentiles 0 and 99.5 of the crop or of the whole volume become 0 and 1."),
+            "How intensities are scaled: percentiles 0 and 99.5 of the crop, or of the whole volume, become 0 and 1."),
         field<&C::target>("What to reconstruct: the low-count image itself, or (denoising) the high-count label beside it."),
         field<&C::image_channels>("1: the low-count image; 2: the low- and the high-count image as two channels.").min(1).max(2),
         field<&C::channels>("Channels of each level, the full size first; each further level has half the size.").min(1),
@@ -88,7 +89,7 @@ struct RecipeConfig {
         field<&C::perceptual_weights>("Safetensors file of LPIPS's SqueezeNet. Empty: no perceptual loss.").path(),
         field<&C::perceptual_map>("Map [0, 1] to the range [-1, 1] of the perceptual network; false = as in the original."),
         field<&C::adv_weight>("Weight of the adversarial loss, for both networks; 0 = no discriminator.").min(0),
-        field<&C::adv_start_epoch>("Last epoch (from 0) without the adversarial loss; -1 = it counts from the start.").min(-1),
+        field<&C::adv_start_epoch>("Last epoch (from 0) without the adversarial loss; -1 = it is used from the start.").min(-1),
         field<&C::pretrained>("Initial weights: a folder with autoencoder.pt and optionally discriminator.pt (or .safetensors), "
                               "as MONAI saves them, a file of either, or a run. Empty: random weights.")
             .path()};

@@ -75,7 +75,7 @@ Entry entry() {
   entry.needs_data = of_config<Sections>(needs_data);
   entry.make_data = make_data;
   entry.predicts = {.inputs = {{"x", DType::f32, "[rows,channels,depth,height,width]", "volumes scaled to 0 to 1"}},
-                    .outputs = {{"recon", DType::f32, "[rows,channels,depth,height,width]", "what the network makes of them"},
+                    .outputs = {{"recon", DType::f32, "[rows,channels,depth,height,width]", "their reconstruction"},
                                 {"latent", DType::f32, "[rows,latent channels,d,h,w]", "mean of the latent volume"}}};
   const auto row = [] { return autoencoder_3d::entry(); };
   entry.commands = {encode_command(row), decode_command(row)};

@@ -10,7 +10,7 @@
 
 namespace millrace::recipes::autoencoder_3d {
 
-// In presets.cpp: defaults() replaces values of the shared defaults; a preset replaces values of both.
+// Defined in presets.cpp. defaults() replaces values of the defaults that all recipes share. A preset replaces values of both.
 [[nodiscard]] Json defaults();
 // The presets. smoke and small have sample data and take minutes on two cores. stable, 32g, multigpu, full (= multigpu) and
 // optimized are the published configs.

@@ -1,6 +1,6 @@
 // Recipe "autoencoder_3d": compresses volumes and restores them.
 //   data     one random crop of each NPZ or NIfTI file, scaled between its percentiles on the device
-//   model    a KL autoencoder, and a patch discriminator that judges what it makes (model.h)
+//   model    a KL autoencoder, and a patch discriminator that judges its reconstructions (model.h)
 //   loss     two objectives in one step. autoencoder: reconstruction, divergence of the latent, the discriminator's judgement;
 //            discriminator: distinguishing crops from reconstructions. The discriminator joins after recipe.adv_start_epoch
 //   metrics  reconstruction from the latent's mean, PSNR, divergence; how often the discriminator is right

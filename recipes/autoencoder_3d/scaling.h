@@ -9,12 +9,13 @@ namespace millrace::recipes::autoencoder_3d {
 
 inline constexpr double kUpperPercentile = 99.5;
 
-// Where a percentile lies among sorted values: value[below] + weight * (value[below + 1] - value[below]).
+// The position of a percentile among sorted values. The percentile is value[below] + weight * (value[below + 1] -
+// value[below]).
 struct Quantile {
   std::int64_t below = 0;
   double weight = 0;  // in [0, 1)
 };
-// Where percentile 99.5 lies among `count` values.
+// The position of percentile 99.5 among `count` values.
 [[nodiscard]] constexpr Quantile upper_place(std::int64_t count) {
   const double place = kUpperPercentile / 100 * static_cast<double>(count - 1);
   const auto below = static_cast<std::int64_t>(place);

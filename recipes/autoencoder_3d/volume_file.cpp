@@ -94,7 +94,8 @@ VolumeFile judged_npz(VolumeFile file) {
   const format::NpzEntry* entry = archive.find("arr0");
   if (entry == nullptr) entry = archive.find("arr_0");
   if (entry == nullptr && !archive.unread().empty())
-    refuse(file, "entry " + archive.unread().front().first + " is no array of plain numbers: " + archive.unread().front().second,
+    refuse(file,
+           "entry " + archive.unread().front().first + " is not an array of plain numbers: " + archive.unread().front().second,
            next);
   if (entry == nullptr && archive.entries().empty()) refuse(file, "the archive holds no array", next);
   if (entry == nullptr) entry = &archive.entries().front();
@@ -106,7 +107,7 @@ VolumeFile judged_npz(VolumeFile file) {
   file.shape.assign(layout.shape.begin() + 1, layout.shape.end());
   file.volumes = 2;
   file.dtype = layout.dtype;
-  file.read_as = "arrays of .npz files, which say no orientation and no voxel size";
+  file.read_as = "arrays of .npz files, without orientation and voxel size";
   return file;
 }
 
@@ -139,13 +140,13 @@ VolumeFile judged_nifti(VolumeFile file, const data::NiftiHeader& header) {
 
 void check_numbers(const VolumeFile& file) {
   if (file.dtype != DType::f16 && !with_type(file.dtype, [](auto) {})) {
-    refuse(file, "the values are " + std::string(name_of(file.dtype)) + ", and a volume is of real numbers",
+    refuse(file, "the values are " + std::string(name_of(file.dtype)) + ", but a volume must have real numbers",
            "save the magnitude, or another real volume, as f32");
   }
   // Only for numbers of at most two bytes; wider ones are checked when they are read.
   if (size_of(file.dtype) <= 2 && file.scaled &&
       !(std::abs(file.slope) * 65536 + std::abs(file.intercept) < std::numeric_limits<float>::max())) {
-    refuse(file, "scl_slope and scl_inter make values that no f32 holds", "repair the file's header");
+    refuse(file, "scl_slope and scl_inter give values outside the range of f32", "repair the file's header");
   }
 }
 

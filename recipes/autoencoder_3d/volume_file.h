@@ -1,4 +1,4 @@
-// A file of volumes, NIfTI or NPZ: it is checked by its header, read as a whole and cut into crops. Does not use ATen, because
+// Reads files of volumes, NIfTI or NPZ: checks their headers, reads whole volumes and cuts crops. Does not use ATen, because
 // reader threads call it.
 #pragma once
 
@@ -17,7 +17,7 @@ namespace millrace::recipes::autoencoder_3d {
 
 inline constexpr std::array<const char*, 3> kVolumeEndings = {".npz", ".nii", ".nii.gz"};
 
-// What the header of a file says.
+// A file, as its header describes it.
 struct VolumeFile {
   std::filesystem::path path;
   std::string entry;                // name of the array in an NPZ file
@@ -48,7 +48,7 @@ struct VolumeFile {
 // that is NaN or infinite, and for a file that has changed since open_volume_file() or can't be used.
 void read_volumes(const VolumeFile& file, std::int64_t count, std::span<std::byte> out);
 
-// The block of `size` from `offset` of a kept volume, scaled. Voxels outside the volume are zeros.
+// Copies the block of `size` at `offset` out of a kept volume, and scales its values. Voxels outside the volume are zeros.
 void cut_volume(const VolumeFile& file, std::span<const std::byte> volume, const Shape& offset, const Shape& size,
                 std::span<float> out);
 

@@ -112,13 +112,13 @@ TEST_F(VolumeFileTest, BadFilesAreNamedBeforeTheFirstStep) {
   npz("p.npz", DType::f32, {2, 0, 4, 4}, std::vector<float>());
   EXPECT_EQ(what_of(), "entry arr_0 is [2,0,4,4], expected [2,D,H,W]");
   npz("p.npz", DType::c64, {2, 4, 4, 4}, first(256));
-  EXPECT_EQ(what_of(), "the values are c64, and a volume is of real numbers");
+  EXPECT_EQ(what_of(), "the values are c64, but a volume must have real numbers");
   write("a.nii", Nifti{.dim = {16, 16}}.file(first(256)));
   EXPECT_EQ(what_of(), "the volume is [16,16] (slowest axis first), expected three axes, or a series of two volumes");
   write("a.nii", Nifti{.dim = {2, 2, 2, 2, 2}}.file(first(32)));
   EXPECT_EQ(what_of(), "the volume is [2,2,2,2,2] (slowest axis first), expected three axes, or a series of two volumes");
   write("a.nii", Nifti{.dim = {4, 4, 4}, .slope = 1e36F}.file(counted<std::int16_t>(64)));
-  EXPECT_EQ(what_of(), "scl_slope and scl_inter make values that no f32 holds");
+  EXPECT_EQ(what_of(), "scl_slope and scl_inter give values outside the range of f32");
   write("a.nii", Nifti{.dim = {16, 16, 16}}.file(first(100)));
   message = refusal_message<DataError>([&] { (void)open(); });
   EXPECT_THAT(message.what, HasSubstr("16736")) << "the bytes that the header promises";

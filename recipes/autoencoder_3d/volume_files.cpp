@@ -183,7 +183,7 @@ void note_orientation(const std::vector<const VolumeFile*>& files, std::vector<s
     if (file->orientation != counts[0].first) other.add(*file);
   }
   other.add_notices(notices, "with axes in another orientation (" + counts[1].first + ") than most (" + counts[0].first +
-                                 "; nothing is turned)");
+                                 "; nothing is rotated)");
 }
 
 void add_notices(VolumeFiles& files, const RecipeConfig& recipe) {
@@ -210,9 +210,9 @@ void add_notices(VolumeFiles& files, const RecipeConfig& recipe) {
   for (const VolumeFile& file : files.train) {
     if (is_smaller(file.shape, recipe.patch_size)) small.add(file);
   }
-  small.add_notices(files.notices, "smaller than the crop " + to_text(recipe.patch_size) + ", continued with zeros");
+  small.add_notices(files.notices, "smaller than the crop " + to_text(recipe.patch_size) + ", padded with zeros");
   if (files.validation.empty() && recipe.val_fraction > 0)
-    files.notices.emplace_back("there is one file, so nothing validates: put another one into recipe.val_dir");
+    files.notices.emplace_back("there is only one file, so the run has no validation: put another one into recipe.val_dir");
 }
 
 }  // namespace

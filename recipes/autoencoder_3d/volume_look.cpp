@@ -56,7 +56,7 @@ void look_at_sizes(const std::vector<const VolumeFile*>& all, const RecipeConfig
     return joined(size, " x ", [](double side) { return significant(side, 3); }) + " mm";
   };
   notices.push_back(
-      notice_of(odd, all.size(), "with voxels of " + text(odd.front()->spacing) + ", where most have " + text(usual)) +
+      notice_of(odd, all.size(), "with voxels of " + text(odd.front()->spacing) + ", while most have " + text(usual)) +
       ". Nothing is resampled");
 }
 
@@ -139,15 +139,15 @@ std::vector<std::string> look_at_values(const VolumeFiles& files, bool passes) {
   }
   std::vector<std::string> notices;
   if (!flat.empty())
-    notices.push_back(notice_of(flat, seen.size(), "with one value throughout") + ". Next: repair or remove them");
+    notices.push_back(notice_of(flat, seen.size(), "in which all values are equal") + ". Next: repair or remove them");
   if (!labels.empty())
     notices.push_back(
-        notice_of(labels, seen.size(), "with at most 16 different values, as labels have them, where others have many"));
+        notice_of(labels, seen.size(), "with at most 16 different values, as labels have, while other files have many"));
   if (!inverted.empty()) {
-    notices.push_back(notice_of(inverted, seen.size(),
-                                "whose middle value lies at " + percent(place) + " of the range, where it is " +
-                                    percent(usual_place) + " in most") +
-                      ". Are they inverted, or of another kind?");
+    notices.push_back(
+        notice_of(inverted, seen.size(),
+                  "whose median is at " + percent(place) + " of the range, while it is at " + percent(usual_place) + " in most") +
+        ". Are they inverted, or of another kind?");
   }
   return notices;
 }

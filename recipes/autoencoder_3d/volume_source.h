@@ -21,11 +21,11 @@ struct VolumeFiles {
   std::vector<std::string> notices;  // lines for the user: label = image, unequal voxel sizes, padding, a smaller validation crop
 };
 
-// Opens the files that a config names and reads all headers. The folders are recipe.train_dir and val_dir, or else `folder`/train
-// and `folder`/val, or else `folder`, of which a share val_fraction is for validation, drawn with `seed`. Throws DataError for a
-// folder without files and for a file that is too small for a crop; see the recipe's page, "Bad input".
-// Unless input.bad_samples is fail, a file that can't be opened stays in the list as unusable and is reported. Then throws
-// DataError if there are more such files than input.max_bad_fraction allows, or no other files.
+// Opens the files that a config names and reads all headers. The folders are recipe.train_dir and val_dir, or else
+// `folder`/train and `folder`/val, or else `folder`, of which a share val_fraction is for validation, drawn with `seed`. Throws
+// DataError for a folder without files and for a file that is too small for a crop; see the recipe's page, "Bad input".
+// If input.bad_samples is not fail, a file that can't be opened is reported and stays in the list as unusable. Then it throws
+// DataError only if there are more such files than input.max_bad_fraction allows, or no other files.
 [[nodiscard]] VolumeFiles open_volumes(const RecipeConfig& recipe, const std::filesystem::path& folder, std::uint64_t seed,
                                        const DataConfig& input = {});
 

@@ -59,7 +59,7 @@ TEST_F(VolumeSourceTest, ACropIsOneForBothKeysAndAnotherEachTime) {
 TEST_F(VolumeSourceTest, SmallVolumesEndInZeros) {
   pair("a.npz", {3, 8, 2}, 5);
   const VolumeFiles files = open();
-  EXPECT_THAT(files.notices, ElementsAre("1 file smaller than the crop [4,4,4], continued with zeros: \"a.npz\""));
+  EXPECT_THAT(files.notices, ElementsAre("1 file smaller than the crop [4,4,4], padded with zeros: \"a.npz\""));
   const std::vector<float> crop = read(*volume_source(files.train, Split::train, recipe_), {0});
   for (std::size_t i = 0; i < 64; ++i) {
     const bool inside = i / 16 < 3 && i % 4 < 2;
@@ -105,8 +105,9 @@ TEST_F(VolumeSourceTest, AVolumeThatCantBeOpenedGoesByThePolicyForBadSamples) {
   input.max_bad_fraction = 0.001;  // less than one sample, but one bad sample is always allowed
   const VolumeFiles files = open_volumes(recipe_, folder_, 1, input);
   ASSERT_EQ(files.train.size(), 3U);
-  EXPECT_THAT(files.notices, testing::Contains(testing::AllOf(testing::StartsWith("1 of 3 volumes can't be used, the first: "),
-                                                              testing::EndsWith("their samples go by data.bad_samples=skip"))));
+  EXPECT_THAT(files.notices,
+              testing::Contains(testing::AllOf(testing::StartsWith("1 of 3 volumes can't be used, the first: "),
+                                               testing::EndsWith("their samples are treated as data.bad_samples says: skip"))));
   const auto source = volume_source(files.train, Split::train, recipe_);
   EXPECT_THROW((void)read(*source, {1}), DataError);
   EXPECT_EQ(read(*source, {0}).size(), 64U);
@@ -139,7 +140,8 @@ TEST_F(VolumeSourceTest, ASplitIsDrawnFromTheSeed) {
   stdfs::create_directories(folder_ / "one");
   pair("one/a.npz", {4, 4, 4});
   recipe_.train_dir = (folder_ / "one").string();
-  EXPECT_THAT(open().notices, ElementsAre("there is one file, so nothing validates: put another one into recipe.val_dir"));
+  EXPECT_THAT(open().notices,
+              ElementsAre("there is only one file, so the run has no validation: put another one into recipe.val_dir"));
   recipe_.val_dir = folder_.string();
   EXPECT_EQ(open().validation.size(), 10U);
 }

@@ -23,7 +23,8 @@ std::string notice_of_bad(const std::vector<Problem>& problems, std::int64_t all
   if (problems.empty()) return "";
   const std::string policy = config::detail::Codec<data::BadSamples>::write(input.bad_samples).get<std::string>();
   return with_commas(std::ssize(problems)) + " of " + with_commas(all) + " " + what +
-         " can't be used, the first: " + problems.front().what + "; their samples go by data.bad_samples=" + policy;
+         " can't be used, the first: " + problems.front().what +
+         "; their samples are treated as data.bad_samples says: " + policy;
 }
 
 }  // namespace millrace::recipes

@@ -14,7 +14,7 @@ namespace millrace::recipes {
 template <class Size>
 [[nodiscard]] Size sample_size(std::optional<Size> size, const std::string& preset, const std::string& what) {
   if (!size)
-    throw ConfigError(Message{"preset " + preset + " has no sample " + what, "preset " + preset, "take smoke, small or full"});
+    throw ConfigError(Message{"preset " + preset + " has no sample " + what, "preset " + preset, "choose smoke, small or full"});
   return *std::move(size);
 }
 

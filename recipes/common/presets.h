@@ -1,4 +1,4 @@
-// Helps recipes to compose presets of parts.
+// Composes presets from parts.
 #pragma once
 
 #include <vector>

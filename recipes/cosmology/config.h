@@ -64,7 +64,8 @@ struct RecipeConfig {
         field<&C::loss>("logmse = logarithm of the step's mean squared error, also over accumulated batches; mse = that error; "
                         "logcosh = mean of log cosh."),
         field<&C::n_fg>("Number of principal components that are removed as foreground.").min(1),
-        field<&C::pca>("stored = components are fitted once on the training data; batch = anew on each batch, for comparison; "
+        field<&C::pca>("stored = components are fitted once on the training data; batch = they are fitted again on each batch, "
+                       "for comparison; "
                        "auto = stored."),
         field<&C::pca_components_path>(
             "File of components from millrace pca fit. Empty: those in the run folder, or a fit at the start.")

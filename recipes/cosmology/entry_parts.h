@@ -10,7 +10,7 @@
 
 namespace millrace::recipes::cosmology {
 
-// In presets.cpp: defaults() replaces values of the shared defaults; a preset replaces values of both.
+// Defined in presets.cpp. defaults() replaces values of the defaults that all recipes share. A preset replaces values of both.
 [[nodiscard]] Json defaults();
 [[nodiscard]] std::vector<std::pair<std::string, Json>> presets();
 
@@ -19,8 +19,8 @@ namespace millrace::recipes::cosmology {
 [[nodiscard]] std::vector<config::Alias> aliases();
 
 // In originals/config_file.cpp, for Entry::convert_file. Returns the tree of a config file of hugh without the keys that this
-// network does not use. A section for another script of hugh leads to a notice. A file of hugh's second network is a single
-// problem, whatever else is in it.
+// network does not use. A section for another script of hugh leads to a notice. A file for hugh's second network leads to a
+// single problem, whatever else is in it.
 [[nodiscard]] Json keys_of_original_file(const Json& tree, config::Layers::Foreign& file);
 
 }  // namespace millrace::recipes::cosmology

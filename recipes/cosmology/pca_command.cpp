@@ -30,12 +30,12 @@ constexpr std::string_view kHelp = R"(usage: millrace pca fit [--config FILE | -
 fit accumulates the covariance of frequencies over training samples in fp64, one sample in memory at a time, and writes the
 components to --output: by default pca_components_nfg<N>.safetensors in the folder of the run that the config names, where training
 finds it, else in the current folder (then give it to train as recipe.pca_components_path).
-validate times stored components against components of each batch, and compares what the two leave.
+validate times stored components against components of each batch, and compares the residuals of both.
 
-  --output FILE         where fit writes
-  --num-samples N       samples to take; more than there are: all (fit 100, validate 5)
-  --pca-components FILE what validate compares
-  --plot                validate writes the eigenvalues beside the components, as CSV
+  --output FILE         the file that fit writes
+  --num-samples N       number of samples, at most all (fit 100, validate 5)
+  --pca-components FILE the stored components for validate
+  --plot                validate writes the eigenvalues as CSV next to the components
   --device D            auto, cpu, cuda (validate); fit computes in fp64 on the CPU
 Config keys are given as for train: --recipe.n_fg=7, --signal_dir DIR ...
 )";
@@ -57,7 +57,7 @@ Request request_of(config::Arguments& arguments, std::int64_t samples) {
   return request;
 }
 
-// What `pca fit` and `pca validate` both need.
+// The inputs of both `pca fit` and `pca validate`.
 struct Task {
   RecipeConfig recipe;
   RunConfig shared;
@@ -158,7 +158,7 @@ int validate(const Request& request) {
             << "difference           mean " << significant(all.difference_sum / static_cast<double>(all.values), 3) << ", max "
             << significant(all.difference_max, 3) << " kelvin\n"
             << "relative error       " << significant(std::sqrt(all.error / all.size), 3)
-            << "   no fault: a basis of one batch takes more out of it; judge by the network's metrics\n"
+            << "   this is no fault: a basis of one batch removes more from that batch; judge by the network's metrics\n"
             << "variance explained   " << significant(pca.variance_explained(), 12) << "\n";
   if (request.plot) {
     std::string csv = "component,eigenvalue\n";

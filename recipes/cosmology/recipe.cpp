@@ -44,7 +44,7 @@ void Cosmology::before_training() {
   const SkyFolders folders = sky_folders(recipe_, input);
   if (!input.dir.empty() && !recipe_.signal_dir.empty() && !recipe_.foreground_dir.empty())
     context_.note("data.dir " + input.dir.string() +
-                  " is not looked at: recipe.signal_dir and recipe.foreground_dir name both folders");
+                  " is not used: recipe.signal_dir and recipe.foreground_dir name both folders");
   sky_ = open_sky(recipe_, folders.signal, folders.foreground, context_.seed, open_, input);
   for (const std::string& text : sky_->notices) context_.note(text);
   for (const std::string& text : check_validation_sky(*sky_)) context_.note(text);
@@ -175,10 +175,10 @@ void Cosmology::begin_validation() {
 
 void Cosmology::end_validation(metrics::Board&) {  // host: values are read anyway after a validation
   if (!left_.defined() || !pinned_.add(step_, left_.item<double>(), power_.item<double>())) return;
-  context_.note(
-      "three validations in a row end with " + percent(left_.item<double>() / power_.item<double>(), 1) +
-      " of the signal's power: the network answers almost zero. Next: check the residual of PCA (pca_residual_power; "
-      "raise recipe.n_fg or flag interference), make recipe.scale bring the signal to about one, or raise optim.learning_rate");
+  context_.note("three validations in a row end with " + percent(left_.item<double>() / power_.item<double>(), 1) +
+                " of the signal's power: the network answers almost zero. Next: check the residual of PCA (pca_residual_power; "
+                "raise recipe.n_fg or flag interference), choose recipe.scale so that the signal is about one, or raise "
+                "optim.learning_rate");
 }
 
 std::vector<Picture> Cosmology::draw() {

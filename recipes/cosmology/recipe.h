@@ -29,7 +29,7 @@ class Cosmology final : public Recipe {
   void before_training() override;  // opens all files (headers only); finds or fits the foreground components
   data::Pipeline data(Split split) override;
   data::Pipeline test_data() override;
-  Batch prepare(Batch batch) override;  // makes "input", "target" (B*split,2,RA/split,f,bl) of "x", "y", complex (B,bl,f,RA)
+  Batch prepare(Batch batch) override;  // makes "input", "target" (B*split,2,RA/split,f,bl) from "x", "y", complex (B,bl,f,RA)
   UNet& model() override;
   bool set_layout(Layout layout) override;
   std::vector<Objective> objectives() override;

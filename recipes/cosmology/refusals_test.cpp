@@ -134,9 +134,8 @@ TEST_F(CosmologyTest, OpeningGoesByThePolicyForBadSamples) {
   notices_.clear();
   Cosmology skips = recipe({{"data.bad_samples", "skip"}, {"data.max_bad_fraction", 0.8}});
   skips.before_training();
-  EXPECT_THAT(notices_,
-              ::testing::Contains("2 of 5 signal files of the training can't be used, the first: s1.h5 is truncated; their "
-                                  "samples go by data.bad_samples=skip"));
+  EXPECT_THAT(notices_, ::testing::Contains("2 of 5 signal files of the training can't be used, the first: s1.h5 is truncated; "
+                                            "their samples are treated as data.bad_samples says: skip"));
   EXPECT_THAT(notices_, ::testing::Contains(HasSubstr("foreground files of the training can't be used, the first: f3.h5 /vis is "
                                                       "[4,12,16], s0.h5 has [4,8,16]")));
   EXPECT_TRUE(skips.state().tensors.contains("pca.vectors"));
@@ -150,7 +149,8 @@ TEST_F(CosmologyTest, OpeningGoesByThePolicyForBadSamples) {
   EXPECT_GE(bad, 2U);
 }
 
-// The first file too, whose header others are compared with. Without its only file a validation can't go on.
+// This also holds for the first file, whose header is compared with those of the others. Only a validation that has no other
+// file fails.
 TEST_F(CosmologyTest, WhicheverFileCannotBeOpenedTheOthersTrain) {
   int trains = 0;
   for (int file = 0; file < 12; ++file) {
@@ -172,7 +172,7 @@ TEST_F(CosmologyTest, WhicheverFileCannotBeOpenedTheOthersTrain) {
 TEST_F(CosmologyTest, AFolderThatIsNotLookedAtIsNamed) {
   recipe({{"recipe.signal_dir", (folder_ / "signal").string()}, {"recipe.foreground_dir", (folder_ / "foreground").string()}})
       .before_training();
-  EXPECT_THAT(notices_, ::testing::Contains(HasSubstr(folder_.string() + " is not looked at: recipe.signal_dir and")));
+  EXPECT_THAT(notices_, ::testing::Contains(HasSubstr(folder_.string() + " is not used: recipe.signal_dir and")));
 }
 
 TEST_F(CosmologyTest, KeysThatDoNotFitAreRefused) {
@@ -238,7 +238,8 @@ TEST_F(CosmologyTest, TheOriginalsOlderFilesAreReadUnchanged) {
   EXPECT_EQ(config.values.at("data").at("cache"), "off");
   EXPECT_EQ(config.values.at("optim").at("learning_rate"), 5e-4);
   EXPECT_EQ(config.values.at("train").at("resume"), "auto");
-  EXPECT_THAT(config.notices, ::testing::Contains(HasSubstr("moment_2_params: of the original's second-moment script")));
+  EXPECT_THAT(config.notices,
+              ::testing::Contains(HasSubstr("moment_2_params: it belongs to the original's second-moment script")));
   EXPECT_THAT(config.notices,
               ::testing::Contains(HasSubstr("model_params.learning_rate: the original trains at training_params")));
 }
@@ -249,7 +250,7 @@ TEST_F(CosmologyTest, AFileOfTheOriginalsSecondNetworkGetsOneSentence) {
                   R"({"model_params": {"model_version": "v2", "levels": 3, "norm": "groupnorm", "strides": [[2, 2, 1]]},
       "training_params": {"use_delay_loss": true}, "moment2_params": {"model_name": "m"}})");
   });
-  EXPECT_THAT(text, HasSubstr("the file is of the original's network \"v2\""));
+  EXPECT_THAT(text, HasSubstr("the file is for the original's network \"v2\""));
   EXPECT_THAT(text, HasSubstr("original.json:1"));
   EXPECT_THAT(text, ::testing::Not(HasSubstr("levels")));
   EXPECT_THAT(text, ::testing::Not(HasSubstr("problems")));

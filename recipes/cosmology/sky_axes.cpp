@@ -99,7 +99,7 @@ void take_frequencies(const hdf5::File& file, std::int64_t count, SkyWords& word
     double factor = unit != kUnits.end() ? unit->second : is_hertz ? 1e-6 : 1;
     if (factor != 1) words.freq_from += unit != kUnits.end() ? " in " + said : " in Hz, by the size of its numbers";
     if (!said.empty() && unit == kUnits.end()) {
-      words.unread.push_back(std::string(kFrequencies) + " is in " + quoted(said) + ", which is not known here: taken for " +
+      words.unread.push_back(std::string(kFrequencies) + " is in " + quoted(said) + ", an unknown unit: taken as " +
                              (is_hertz ? "Hz" : "MHz"));
     }
     if (factor != 1) {
@@ -114,7 +114,7 @@ void take_frequencies(const hdf5::File& file, std::int64_t count, SkyWords& word
 }
 
 void take_unit(const hdf5::File& file, const std::string& cube, SkyWords& words, std::vector<Problem>& problems) {
-  std::vector<std::pair<std::string, std::string>> said;  // where it is said, and the unit
+  std::vector<std::pair<std::string, std::string>> said;  // a place that names a unit, and the unit
   const auto add = [&](const std::string& place, const std::string& text) {
     if (const std::string word = unit_word(text); !word.empty()) said.emplace_back(place, word);
   };
@@ -161,7 +161,7 @@ double tolerance(const std::vector<double>& mhz) {
   return mhz.size() < 2 ? kSameMhz : std::max(kSameMhz * std::min(1.0, least), kSameChannel * least);
 }
 
-// The median step along RA, between -180 and 180 degrees. Only the steps of files are compared: where RA begins does not matter,
+// The median step along RA, between -180 and 180 degrees. Files are compared by this step only. Their first RA does not matter,
 // because samples are rolled along RA.
 double step_of(const std::vector<double>& ra) {
   std::vector<double> steps;
@@ -189,18 +189,18 @@ void compare(const Said& first, const Said& other, std::vector<Problem>& problem
                             " from " + range_text(a.freq_mhz) + " (" + a.freq_from + ")" +
                             (turned ? ": the same in the other order" : ""),
                         where,
-                        turned ? "write one of them with its channels, cube and axis, in the order of the other"
-                               : "bring signal and foreground to one set of channels: regrid or remove the file"});
+                        turned ? "write one of them with its channels, in cube and axis, in the order of the other"
+                               : "give signal and foreground the same channels: regrid or remove the file"});
   }
   if (a.ra.size() > 1 && a.ra.size() == b.ra.size() &&
       std::abs(step_of(a.ra) - step_of(b.ra)) > kSameStep * std::abs(step_of(a.ra))) {
     problems.push_back({name + " has RA in steps of " + significant(step_of(b.ra), 6) + " degrees, " + first_name + " of " +
                             significant(step_of(a.ra), 6),
-                        where, "bring signal and foreground to one grid along RA: regrid or remove the file"});
+                        where, "give signal and foreground the same grid along RA: regrid or remove the file"});
   }
   if (!same_unit(a.unit, b.unit)) {
     problems.push_back({name + " is in " + unit_text(b.unit) + ", " + first_name + " in " + unit_text(a.unit), where,
-                        "bring signal and foreground to one unit"});
+                        "convert signal and foreground to the same unit"});
   }
 }
 
@@ -222,7 +222,7 @@ std::string read_as(const SkyWords& words, const std::string& silent_band) {
   std::string text = "channels " + (words.freq_mhz.empty() ? silent_band : axis_text(words.freq_mhz, "MHz"));
   if (!words.freq_mhz.empty() && words.freq_from != kFrequencies) text += " (" + words.freq_from + ")";
   text += words.ra.empty() ? ", RA not said" : ", RA " + axis_text(words.ra, "degrees", kTurn);
-  return text + (words.unit.empty() ? ", kelvin (unit not said)" : ", in " + words.unit);
+  return text + (words.unit.empty() ? ", kelvin (no unit given)" : ", in " + words.unit);
 }
 
 SkyWords words_of(const hdf5::File& file, const std::string& cube, const Shape& shape, std::vector<Problem>& problems) {

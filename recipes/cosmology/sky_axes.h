@@ -1,4 +1,4 @@
-// What the files of a sky say about their axes and their unit, and whether the files agree.
+// Reads the axes and the unit of each file of a sky, and checks whether the files agree.
 #pragma once
 
 #include <string>
@@ -10,7 +10,8 @@
 
 namespace millrace::recipes::cosmology {
 
-// What a file says. A member is empty if its data set is missing or unreadable; an unreadable one also gets a line in `unread`.
+// The axes and the unit of a file. A member is empty if its data set is missing or unreadable. `unread` has a line for each
+// unreadable data set.
 struct SkyWords {
   std::vector<double> freq_mhz;  // from /index_map/freq, in any type and unit, else from /index_map/redshift
   std::string freq_from;         // where the frequencies come from, such as "/index_map/freq"; with the unit if that is not MHz
@@ -19,8 +20,8 @@ struct SkyWords {
   std::vector<std::string> unread;
 };
 
-// Reads what a file says. `shape`: the shape of the data set `cube`. Contradictions are added to `problems`: a length that is not
-// that of the cube's axis, numbers that are not finite, two units.
+// Reads the axes and the unit of a file. `shape`: the shape of the data set `cube`. Contradictions are added to `problems`: a
+// length that differs from the cube's axis, numbers that are not finite, two units.
 [[nodiscard]] SkyWords words_of(const hdf5::File& file, const std::string& cube, const Shape& shape,
                                 std::vector<Problem>& problems);
 

@@ -106,7 +106,7 @@ TEST(SkyWords, WhatIsNoAxisIsAProblemOrTold) {
   found = read(SaidSky("a").with<double>("/index_map/freq", DType::f64, {1, 2, 3, 4, 5, 6, 7, 8}, {4, 2}));
   EXPECT_THAT(found.words.unread, ElementsAre("/index_map/freq is f64 [4,2], not a list of numbers"));
   found = read(SaidSky("a").with_freq(kMhz).saying("/index_map/freq", "unit", "channels"));
-  EXPECT_THAT(found.words.unread, ElementsAre("/index_map/freq is in \"channels\", which is not known here: taken for MHz"));
+  EXPECT_THAT(found.words.unread, ElementsAre("/index_map/freq is in \"channels\", an unknown unit: taken as MHz"));
   EXPECT_EQ(found.words.freq_mhz, kMhz);
 }
 

@@ -21,8 +21,7 @@ constexpr std::int64_t kSamplesLookedAt = 4;
 constexpr std::size_t kNamed = 5;            // a line lists at most this many channels
 constexpr double kFewChannels = 0.1;         // if at most this share of the channels holds half of the residual's power, the
                                              // cause is interference
-constexpr std::int64_t kSparedChannels = 6;  // the advice raises n_fg to at most one component for each group of this many
-                                             // channels
+constexpr std::int64_t kSparedChannels = 6;  // the advice raises n_fg to at most one component for this many channels
 constexpr double kPinnedWithin = 0.03;
 constexpr int kPinnedValidations = 3;
 
@@ -107,7 +106,7 @@ std::vector<std::size_t> half_of(const std::vector<double>& power) {
   return order;
 }
 
-// The number of components after the first n_fg of which each holds more power than the whole signal.
+// Counts the components after the first n_fg that each hold more power than the whole signal.
 std::int64_t towering(const nn::ForegroundPca& pca, double signal) {
   const std::vector<double> values = host_values<double>(pca.eigenvalues());
   auto count = pca.n_fg();
@@ -118,7 +117,7 @@ std::int64_t towering(const nn::ForegroundPca& pca, double signal) {
 std::string check_left(const RecipeConfig& recipe, const Sky& sky, const nn::ForegroundPca* pca, const Powers& powers) {
   const double signal = total(powers.signal);
   const double left = total(powers.left);
-  if (signal == 0) return "the signal is zero in all of the training samples looked at: there is nothing to learn";
+  if (signal == 0) return "the signal is zero in all training samples that were examined: there is nothing to learn";
   const std::int64_t more = pca != nullptr ? towering(*pca, signal) : 0;
   const std::string n_fg = "recipe.n_fg = " + std::to_string(recipe.n_fg);
   const std::string components = more == 0 ? ""
@@ -175,7 +174,7 @@ std::vector<std::string> check_validation_sky(const Sky& sky) {
   if (sky.validation.signal.size() != 1) return {};
   return {
       "validation has 1 sample, " + sky.validation.signal.front()->path().filename().string() +
-      ": its figures say little. Next: give more signal files, or cut them into shorter ones (millrace uvh5 --times-per-file)"};
+      ": its metrics say little. Next: give more signal files, or cut them into shorter ones (millrace uvh5 --times-per-file)"};
 }
 
 bool PinnedLoss::add(std::int64_t step, double left, double power) {

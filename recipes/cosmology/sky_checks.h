@@ -16,8 +16,9 @@ inline constexpr double kHopelessPower = 10;    // the power that is left after 
 inline constexpr double kSaturatedPower = 1e4;  // as a multiple of the median channel's power
 inline constexpr double kDeadPower = 1e-10;     // as a share of the median channel's power
 
-// Looks at four training samples, spread over all, as a step would get them but without noise. If `pca` is null, uses components
-// of each sample itself. Samples that can't be read are skipped, because the loader has a policy for them.
+// Examines four training samples, spread over all samples, as a step would get them but without noise. If `pca` is null, the
+// components of each sample are computed from the sample itself. Samples that can't be read are skipped, because the loader has
+// a policy for them.
 [[nodiscard]] std::vector<std::string> check_training_sky(const RecipeConfig& recipe, const Sky& sky,
                                                           const nn::ForegroundPca* pca, std::uint64_t seed);
 
@@ -27,9 +28,9 @@ inline constexpr double kDeadPower = 1e-10;     // as a share of the median chan
 // Notices that validations stay at the variance of the target, which is the loss of a network that answers zero.
 class PinnedLoss {
  public:
-  // Takes the results of a validation after training step `step` (0-based): the power of recovered minus truth, and the power of
-  // the truth. Returns true, once in a run, if in three validations in a row the two were within three per cent of each other.
-  // Those at step 0 do not count, because the rehearsal's are among them, which validate one batch before any step.
+  // Takes the results of a validation after training step `step` (0-based): the power of recovered minus truth, and the power
+  // of the truth. Returns true, once in a run, if the two were within three per cent of each other in three validations in a
+  // row. Validations at step 0 do not count, because the rehearsal also validates at step 0, with only one batch.
   bool add(std::int64_t step, double left, double power);
 
  private:

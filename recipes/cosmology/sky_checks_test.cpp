@@ -1,5 +1,5 @@
-// Tests of padding, and of the warnings if the method can't work: each line must come with data that causes it and not with other
-// data.
+// Tests of padding, and of the warnings that the method can't work. Each warning must appear with data that causes it, and not
+// with other data.
 #include "recipes/cosmology/sky_checks.h"
 
 #include <ATen/TensorOperators.h>
@@ -109,7 +109,7 @@ TEST_F(SkyChecks, DeadAndSaturatedChannelsAndBaselinesAreNamed) {
   EXPECT_THAT(lines(), Contains(HasSubstr("4 baselines are zero throughout: 0, 1, 2, 3 (from 0)")));
   EXPECT_THAT(lines(), Contains(HasSubstr("the signal is zero")));
   serve({}, 0);
-  EXPECT_THAT(lines(), Contains(HasSubstr("the signal is zero in all of the training samples looked at")));
+  EXPECT_THAT(lines(), Contains(HasSubstr("the signal is zero in all training samples that were examined")));
   serve(
       [](Cube& cube, int) {
         for (std::size_t i = 0; i < cube.size(); ++i) cube[i] *= i / 16 % 40 == 9 ? 1e-8 : 1.0;

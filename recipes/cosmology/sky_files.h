@@ -65,15 +65,15 @@ struct SplitOfSky {
 [[nodiscard]] std::vector<double> centres_of(const RecipeConfig& recipe, std::int64_t count);
 
 // Opens all files (headers only) and compares them with the shape that most files have. Throws one DataError with all misfits.
-// Unless input.bad_samples is fail, a file that can't be opened, has no cube or has another shape stays in the list as
-// unusable_sky() and is reported; then throws DataError only if there are more such files than input.max_bad_fraction allows.
+// If input.bad_samples is not fail, a file that can't be opened, has no cube or has another shape is reported and stays in the
+// list as unusable_sky(). Then it throws DataError only if there are more such files than input.max_bad_fraction allows.
 // Contradictions between axes are always errors.
 [[nodiscard]] Sky open_sky(const RecipeConfig& recipe, const std::filesystem::path& signal_dir,
                            const std::filesystem::path& foreground_dir, std::uint64_t seed, const OpenSky& open,
                            const DataConfig& input = {});
 
-// Opens the files in recipe.test_dir. Throws DataError with the first file whose shape is not that of the run's own files, `sky`,
-// and for contradictions with their axes and units. Files that can't be used are handled as in open_sky().
+// Opens the files in recipe.test_dir. `sky`: the run's own files. Throws DataError with the first file whose shape is not that
+// of `sky`, and for contradictions with its axes and units. Files that can't be used are handled as in open_sky().
 [[nodiscard]] SkyFiles open_test_sky(const RecipeConfig& recipe, const Sky& sky, const OpenSky& open, const DataConfig& input,
                                      std::vector<std::string>& notices);
 

@@ -131,7 +131,7 @@ double correlation(const std::vector<double>& a, const std::vector<double>& b) {
   return spread > 0 ? (sab - sa * sb / n) / std::sqrt(spread) : 0;
 }
 
-// The usual spectrum: for each channel, the median over the files of its share in a file's power.
+// The usual spectrum: each channel's share of the power of a file, as the median over all files.
 std::vector<double> usual_spectrum(const Kind& kind) {
   std::vector<double> usual;
   for (std::size_t f = 0; f < kind.files.front().channels.size(); ++f)
@@ -182,7 +182,7 @@ void note_spectra(const Kind& kind, std::vector<std::string>& lines) {
       kind,
       [&](const Seen& seen) -> std::string {
         if (correlation(seen.channels, usual) > -kOtherSpectrum || correlation(seen.channels, turned) < kOtherSpectrum) return "";
-        return "has the spectrum of the other files the other way round: are its channels in the other order?";
+        return "has the spectrum of the other files reversed: are its channels in the opposite order?";
       },
       lines);
   add_lines(
@@ -190,7 +190,7 @@ void note_spectra(const Kind& kind, std::vector<std::string>& lines) {
       [&](const Seen& seen) -> std::string {
         if (roughness == 0 || seen.roughness < kRough || seen.roughness < kRougher * roughness) return "";
         return "changes from channel to channel " + significant(std::sqrt(seen.roughness / roughness), 2) +
-               " times as much as other files: are its axes exchanged, or has it interference?";
+               " times as much as other files: are its axes exchanged, or does it have interference?";
       },
       lines);
 }
@@ -201,10 +201,10 @@ void look_at(Kind& kind, std::vector<std::string>& lines) {
     add_lines(
         kind, [&](const Seen& seen) -> std::string { return is_so(seen) ? what : ""; }, lines);
   };
-  note_if([](const Seen& seen) { return seen.is_broken; }, "holds values that are no numbers: repair or remove the file");
+  note_if([](const Seen& seen) { return seen.is_broken; }, "has values that are NaN or infinite: repair or remove the file");
   note_if([](const Seen& seen) { return seen.is_flat && seen.power == 0; }, "is zero throughout: repair or remove the file");
   note_if([](const Seen& seen) { return seen.is_flat && seen.power > 0; },
-          "holds one value throughout: repair or remove the file");
+          "has the same value everywhere: repair or remove the file");
   std::erase_if(kind.files, [](const Seen& seen) { return seen.is_broken; });
   if (kind.files.size() < kFewFiles) return;
   const double power = median_of(kind, [](const Seen& seen) { return seen.power; });

@@ -86,7 +86,7 @@ void check_pca(const nn::ForegroundPca& pca, const RecipeConfig& recipe, const S
     refuse("pca file has n_fg " + std::to_string(pca.n_fg()) + ", recipe.n_fg is " + std::to_string(recipe.n_fg), where);
   }
   if (pca.freq_mhz.defined()) {
-    constexpr double kApart = 1e-3;   // in MHz; frequencies that differ more are other channels
+    constexpr double kApart = 1e-3;   // in MHz; frequencies that differ by more belong to different channels
     constexpr double kHighest = 1e6;  // in MHz; larger numbers are in Hz, because earlier versions stored an axis in Hz without
                                       // converting it
     const at::Tensor known = pca.freq_mhz.abs().max().item<double>() > kHighest ? pca.freq_mhz * 1e-6 : pca.freq_mhz;

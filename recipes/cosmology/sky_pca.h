@@ -26,9 +26,9 @@ struct TrainingPair {
 [[nodiscard]] SkySource training_source(const RecipeConfig& recipe, const Sky& sky);  // without augmentation
 
 // Fits components to the first min(num_samples, all) training samples: their x after the cut and before noise. Holds one sample
-// in memory at a time. `progress` gets (done, all) after each sample. If a sample can't be read: with input.bad_samples=fail
-// throws DataError; otherwise leaves the sample out and calls `left_out` with the reason, and throws DataError if that happens to
-// more samples than input.max_bad_fraction allows, or to all.
+// in memory at a time. `progress` gets (done, all) after each sample. If a sample can't be read and input.bad_samples is fail,
+// throws DataError. With other policies it leaves the sample out and calls `left_out` with the reason; it throws DataError if
+// it leaves out all samples, or more than input.max_bad_fraction allows.
 [[nodiscard]] nn::ForegroundPca fit_pca(const RecipeConfig& recipe, const Sky& sky, std::uint64_t seed, std::int64_t num_samples,
                                         const DataConfig& input = {},
                                         const std::function<void(std::int64_t, std::int64_t)>& progress = {},

@@ -17,7 +17,7 @@ std::string list_of(const std::vector<Problem>& problems) {
 }  // namespace
 
 SkyProblems::SkyProblems(std::vector<Problem> problems)
-    : DataError({list_of(problems), "", "repair these, then type the command again"}), problems_(std::move(problems)) {}
+    : DataError({list_of(problems), "", "repair these, then repeat the command"}), problems_(std::move(problems)) {}
 
 void refuse_all(const std::vector<Problem>& problems) {
   if (problems.size() == 1) throw DataError(problems.front());

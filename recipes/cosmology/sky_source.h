@@ -16,8 +16,8 @@ struct SkyOptions {
 };
 
 // The fields "x" and "y" are complex64 (baselines, frequencies, ra_keep). The foreground of a sample is drawn uniformly, with
-// replacement, by the random generator of (seed, epoch, position). So it does not depend on the number of readers, and each
-// validation draws the same ones.
+// replacement, by the random generator of (seed, epoch, position). So the draw does not depend on the number of readers, and
+// every validation has the same foregrounds.
 class SkySource final : public data::Source {
  public:
   SkySource(SkyFiles files, const Shape& shape, SkyOptions options);

@@ -63,7 +63,7 @@ void Cosmology::load_state(const State& state) {
   const SavedJson json = SavedJson(state.json, "recipe")["pca"];
   const auto found = state.tensors.find("pca.mean");
   const std::int64_t channels = found != state.tensors.end() && found->second.dim() == 1 ? found->second.size(0) : 0;
-  if (channels < 2) refuse_part("recipe", "tensor \"pca.mean\" is missing or no list of channels");
+  if (channels < 2) refuse_part("recipe", "tensor \"pca.mean\" is missing or not a list of channels");
   nn::ForegroundPca pca(saved_tensor(state, "pca.mean", {channels}), saved_tensor(state, "pca.eigenvalues", {channels}),
                         saved_tensor(state, "pca.vectors", {channels, channels}), json["n_fg"].integer(1, channels - 1));
   for (const auto& [fact, value] : json["facts"].members()) pca.facts[fact] = value.text();

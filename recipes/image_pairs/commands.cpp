@@ -38,31 +38,30 @@ namespace stdfs = std::filesystem;
 
 constexpr std::string_view kRankHelp = R"(usage: millrace rank --run RUN FOLDER|FILE... [options]
 
-Puts images in order by what a trained network answers about pairs of them, each pair in both orders, and prints the list, the
-best first. Strengths are those of Bradley and Terry: a difference of 1 is odds of 2.7 to 1. FILE is .png, .jpg or .jpeg.
+Ranks images by a trained network's answers about pairs of them, each pair in both orders, and prints the list, the best first.
+Strengths are those of the Bradley-Terry model: a difference of 1 means odds of 2.7 to 1. FILE is .png, .jpg or .jpeg.
 
   --run RUN         folder of a run or a snapshot of image_pairs
-  --opponents N     images that each one is compared with (default 20; 0: all others)
+  --opponents N     number of images with which each image is compared (default 20; 0: all others)
   --out FILE        also write the list as CSV
-  --labels FILE     lines "name score": say how far the order agrees with these
-  --batch N         pairs at once (default 32)
-  --seed N          of the choice of opponents (default 0)
+  --labels FILE     lines "name score"; also prints how well the ranking agrees with them
+  --batch N         number of pairs at once (default 32)
+  --seed N          seed of the choice of opponents (default 0)
   --device D        auto, cpu, cuda, cuda:1
 )";
 
 constexpr std::string_view kAdapterHelp = R"(usage: millrace adapter --run RUN --out DIR [options]
 
-Writes what a run has learned beside its base: adapter_model.safetensors and adapter_config.json, as PEFT reads them in Python, the
-projector among them. With --merge the weights of tower, projector and decoder with the adapters multiplied in, under their published
-names.
+Writes the adapters and the projector that a run has trained, as adapter_model.safetensors and adapter_config.json for PEFT in
+Python. With --merge, writes the weights of tower, projector and decoder with the adapters merged in, under their published names.
 
   --run RUN         folder of a run or a snapshot of image_pairs
-  --out DIR         folder of what is written; made where it is missing
-  --merge           whole weights instead of the adapter
-  --shard SIZE      most bytes of a file of merged weights (default 5 GB)
+  --out DIR         folder for the output, created if it is missing
+  --merge           write whole weights instead of the adapter
+  --shard SIZE      largest size of a file of merged weights (default 5 GB)
 )";
 
-// What both commands need.
+// The inputs of both commands.
 struct Request {
   std::string command;
   std::string run;
@@ -98,7 +97,7 @@ std::vector<stdfs::path> images_named(const std::vector<stdfs::path>& words, std
   }
   if (files.size() < 2)
     throw UsageError(
-        {"there is only one image, and an order needs two", "millrace rank", "name a folder of images, or several files"});
+        {"there is only one image, but a ranking needs two", "millrace rank", "name a folder of images, or several files"});
   return files;
 }
 
@@ -179,7 +178,7 @@ int run_rank(const std::function<Entry()>& row, std::span<const std::string> wor
   std::ranges::stable_sort(order, std::greater{}, [&](std::size_t i) { return ranking.strengths[i]; });
   for (std::size_t place = 0; place < order.size(); ++place)
     std::cout << place + 1 << "  " << fixed(ranking.strengths[order[place]], 2) << "  " << files[order[place]].string() << "\n";
-  console.line(percent(ranking.agreement) + " of " + with_commas(ranking.pairs) + " pairs have one answer in both orders");
+  console.line(percent(ranking.agreement) + " of " + with_commas(ranking.pairs) + " pairs have the same answer in both orders");
   if (labels) {
     console.line("rank correlation with " + *labels + ": " + figure(spearman(known, ranking.strengths)) + " over " +
                  with_commas(std::ranges::count_if(known, [](double score) { return std::isfinite(score); })) + " images");
@@ -211,7 +210,7 @@ int run_adapter(const std::function<Entry()>& row, std::span<const std::string> 
   const std::uint64_t shard = bytes_of(arguments.value("shard").value_or("5 GB"));
   if (auto word = arguments.positional(); word && *word != "image_pairs") arguments.add(*word);
   arguments.finish("adapter");
-  if (!out) throw UsageError({"no folder is named to write into", "millrace adapter", "give --out DIR"});
+  if (!out) throw UsageError({"no output folder is given", "millrace adapter", "give --out DIR"});
   telemetry::Console console(telemetry::Console::Mode::automatic, 2);
   Loaded loaded = load(row, request, console);
   const RecipeConfig recipe = config::read<Sections>(loaded.config.values).recipe;
@@ -229,12 +228,12 @@ int run_adapter(const std::function<Entry()>& row, std::span<const std::string> 
 }  // namespace
 
 RecipeCommand rank_command(std::function<Entry()> row) {
-  return {"rank", "images of a folder in order, by a trained network's answers",
+  return {"rank", "rank the images of a folder by a trained network's answers",
           [row = std::move(row)](std::span<const std::string> words) { return run_rank(row, words); }};
 }
 
 RecipeCommand adapter_command(std::function<Entry()> row) {
-  return {"adapter", "what a run learned beside its base, as PEFT reads it",
+  return {"adapter", "export a run's adapters and projector for PEFT",
           [row = std::move(row)](std::span<const std::string> words) { return run_adapter(row, words); }};
 }
 

@@ -97,7 +97,7 @@ struct RecipeConfig {
         field<&C::per_class>("Number of training pairs for each answer.").min(1),
         field<&C::theta>("Largest difference of scores at which two images count as similar.").min(0),
         field<&C::near_band>(
-            "Largest difference of scores of the near pairs, of which the similar pairs must have a share near_ratio.")
+            "Largest difference of scores of a near pair; near_ratio is the share of near pairs among the similar pairs.")
             .min(0),
         field<&C::near_ratio>("Share of near pairs (see near_band) among the similar pairs.").min(0).max(1),
         field<&C::val_samples>("Number of validation pairs; 0 = all pairs of the validation images.").min(0).free_on_resume(),
@@ -128,8 +128,8 @@ struct RecipeConfig {
             .max(-1),
         field<&C::vision_activation>("Activation in the tower's feed-forward layers; auto = the one that config.json next to "
                                      "base_weights names, else quick_gelu: x sigmoid(1.702 x)."),
-        field<&C::patch_init>("How the patch filters are initialised: normal = independent weights; whitened = sums of waves "
-                              "whose amplitude is the larger, the rarer the wave is in photographs."),
+        field<&C::patch_init>("How the patch filters are initialised: normal = independent weights; whitened = sums of waves, "
+                              "with larger amplitudes for waves that are rare in photographs."),
         field<&C::position_std>("Standard deviation of the vision tower's position embeddings at random initialisation.")
             .above(0),
         field<&C::decoder_width>("Width of the decoder.").min(2),
@@ -157,14 +157,18 @@ struct RecipeConfig {
         field<&C::similar_weight>("Weight of the cross-entropy of similar pairs.").min(0),
         field<&C::swap_ce_weight>("Weight of the cross-entropy of swapped pairs.").min(0),
         field<&C::consistency_start>("Weight of the difference between a pair's two orders at the first step.").min(0),
-        field<&C::consistency_end>("Weight of the difference between a pair's two orders at the end of its ramp.").min(0),
-        field<&C::consistency_ramp>("Length of that ramp as a share of consistency_steps.").above(0).max(1),
+        field<&C::consistency_end>("Weight of the difference between a pair's two orders at the end of the ramp.").min(0),
+        field<&C::consistency_ramp>(
+            "Length of the ramp from consistency_start to consistency_end, as a share of consistency_steps.")
+            .above(0)
+            .max(1),
         field<&C::consistency_steps>("Number of steps that consistency_ramp refers to; 0 = all steps of the run.").min(0),
         field<&C::share_image_features>("Compute the features of a pair's images once for both orders; auto = yes."),
         field<&C::cache_image_features>(
             "Keep the features of a frozen tower from epoch to epoch; auto = if they fit into a quarter of the free memory."),
         field<&C::bradley_terry_d>("Half width of the band of equal scores, in the ranking's model of answers.").min(0),
-        field<&C::bradley_terry_k>("Steepness of an answer in the difference of scores, in that model.").above(0),
+        field<&C::bradley_terry_k>("Steepness of an answer in the difference of scores, in the ranking's model of answers.")
+            .above(0),
         field<&C::baseline>("Validations also report how many pairs a classical noise estimate gets right.").free_on_resume()};
   }
   static consteval auto fields() { return std::tuple_cat(of_pairs(), of_network()); }

@@ -71,7 +71,7 @@ void make_data_with(const std::string& preset, const std::filesystem::path& out,
   }
   if (given("clean"))
     throw UsageError(
-        {"--clean makes images, --pairs-from tables of images that are there", "millrace make-data", "remove one of them"});
+        {"--clean makes images, but --pairs-from makes tables of existing images", "millrace make-data", "remove one of them"});
   const RecipeConfig recipe = draw_config(preset, options);
   constexpr std::int64_t kMostOfABin = 10;
   constexpr double kBin = 0.1;
@@ -80,8 +80,8 @@ void make_data_with(const std::string& preset, const std::filesystem::path& out,
   (void)write_pair_files(Fs::real(), labels, recipe, out, seed);
 }
 
-// A frozen tower, a projector and a decoder with adapters, on pairs in both orders. bench/step/shapes.py has the same shapes for
-// Python.
+// A shape for measuring a step: a frozen tower, a projector and a decoder with adapters, on pairs in both orders.
+// bench/step/shapes.py has the same shapes for Python.
 BenchShape shape(std::string name, std::string help, Json config, const std::string& question, std::int64_t pairs) {
   config.update({{"recipe.question", question}, {"recipe.freeze_base", true}, {"data.batch_size", pairs}});
   return {.name = std::move(name),
@@ -133,19 +133,19 @@ Entry entry() {
   entry.data_options = {
       {"clean", "FOLDER", "crops of the photographs in this folder instead of textures"},
       {"pairs-from", "LABELS", "tables of pairs (train_fold<k>_<rows>.csv, eval_fold<k>_<rows>.csv) of labelled images"},
-      {"interval-sample", "", "of these images at most 10 for each 0.1 of the score"},
-      {"folds", "N", "of the tables, as recipe.folds (default 5)"},
+      {"interval-sample", "", "use at most 10 of these images for each 0.1 of the score"},
+      {"folds", "N", "number of folds, as recipe.folds (default 5)"},
       {"per-class", "N", "pairs of each answer, as recipe.per_class (default 15000, or that of --preset)"},
       {"theta", "X", "as recipe.theta (default 0.2)"},
       {"near-band", "X", "as recipe.near_band (default 0.15)"},
       {"near-ratio", "X", "as recipe.near_ratio (default 0.5)"}};
   entry.make_data_with = make_data_with;
   entry.data_options_of = of_config<Sections>(data_options_of);
-  entry.predicts = {
-      .inputs = {{"first", DType::u8, "[rows,height,width,3]", "RGB, height and width recipe.image_size"},
-                 {"second", DType::u8, "[rows,height,width,3]", "the image to compare it with"}},
-      .outputs = {{"answers", DType::f32, "[rows,3]", "probabilities of First, Second and Similar"},
-                  {"mirrored", DType::f32, "[rows,3]", "the same with the images in the other order, exchanged back"}}};
+  entry.predicts = {.inputs = {{"first", DType::u8, "[rows,height,width,3]", "RGB, height and width recipe.image_size"},
+                               {"second", DType::u8, "[rows,height,width,3]", "the image to compare it with"}},
+                    .outputs = {{"answers", DType::f32, "[rows,3]", "probabilities of First, Second and Similar"},
+                                {"mirrored", DType::f32, "[rows,3]",
+                                 "the same for the other order of the images, with First and Second exchanged back"}}};
   const auto row = [] { return image_pairs::entry(); };
   entry.commands = {rank_command(row), adapter_command(row)};
   entry.bench_shapes = bench_shapes();

@@ -11,7 +11,7 @@
 
 namespace millrace::recipes::image_pairs {
 
-// In presets.cpp: defaults() replaces values of the shared defaults; a preset replaces values of both.
+// Defined in presets.cpp. defaults() replaces values of the defaults that all recipes share. A preset replaces values of both.
 [[nodiscard]] Json defaults();
 [[nodiscard]] std::vector<std::pair<std::string, Json>> presets();
 
@@ -21,7 +21,7 @@ struct Tower {
 struct Decoder {
   std::int64_t width, layers, heads, hidden, vocabulary;
 };
-// In presets.cpp: the sizes of both networks as config keys.
+// Defined in presets.cpp: the sizes of both networks as config keys.
 [[nodiscard]] Json network(const Tower& tower, const Decoder& decoder);
 
 // In originals/aliases.cpp: the flags of LMOL, the program that this recipe follows (originals/README.md).

@@ -11,7 +11,7 @@ namespace millrace::recipes::image_pairs {
 
 // Each call of the tower gets the same number of images. So an image's features do not depend on its batch: they have the same
 // bits whether they are kept or computed again, and in a resumed run. (Otherwise the number of images to compute would differ
-// between batches, and a matrix product of another shape may use another kernel.) Belongs to the loop's thread.
+// between batches, and a matrix product of another shape may use another kernel.) Used only on the loop's thread.
 class FeatureStore {
  public:
   using Make = std::function<at::Tensor(const at::Tensor& pixels)>;  // computes features: (together, 3, S, S) -> (together, P, d)

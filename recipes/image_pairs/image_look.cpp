@@ -36,7 +36,7 @@ std::vector<std::string> look_at_scores(const PairFiles& files) {
     }
     if (!odd.empty())
       notices.push_back(notice_of(odd, files.images.size(), "with a score far from all others") + " has " +
-                        significant(odd.front()->score, 6) + ", half of all lie from " + significant(low, 6) + " to " +
+                        significant(odd.front()->score, 6) + ", half of all scores are from " + significant(low, 6) + " to " +
                         significant(high, 6) + ". Is it a mark for a missing score, or another scale?");
   }
   std::vector<const ImageFile*> alone;
@@ -75,9 +75,9 @@ std::vector<std::string> look_at_images(const std::vector<ImageFile>& images, co
     }
   }
   std::vector<std::string> notices;
-  if (!flat.empty()) notices.push_back(notice_of(flat, seen, "of one colour throughout") + ". Next: leave them out");
+  if (!flat.empty()) notices.push_back(notice_of(flat, seen, "of a single colour") + ". Next: leave them out");
   if (!grey.empty() && 2 * grey.size() < seen)
-    notices.push_back(notice_of(grey, seen, "of grey among coloured ones, so that colour may tell the answer"));
+    notices.push_back(notice_of(grey, seen, "in grey among coloured ones, so that colour may reveal the answer"));
   return notices;
 }
 

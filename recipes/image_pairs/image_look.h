@@ -9,7 +9,7 @@
 
 namespace millrace::recipes::image_pairs {
 
-// Returns a line for each of: scores far outside the range of the other images, pairs of an image with itself.
+// Returns a line for scores far outside the range of the other images, and a line for pairs of an image with itself.
 [[nodiscard]] std::vector<std::string> look_at_scores(const PairFiles& files);
 
 // Looks at the pixels of up to 200 images as the network gets them, spread evenly over all. Returns up to two lines: on images of

@@ -96,7 +96,7 @@ std::string parse_line(std::string_view line, char separator, Labelled& label) {
   const std::string text = unquoted(trimmed(line.substr(blank + 1)));
   const std::optional<double> score = format::csv_value(text, separator == ';' || separator == '\t');
   if (!score)
-    return "has " + quoted(text) + " where the score is due" +
+    return "has " + quoted(text) + " where a score is expected" +
            (ends_in_number("x " + text, ',') ? ", which may mean two numbers: write it with a point" : "");
   label.score = *score;
   if (!std::isfinite(label.score)) return "has a score that is not finite";
@@ -115,7 +115,7 @@ void read_groups(const std::filesystem::path& file, std::vector<Labelled>& label
     const std::size_t tab = line.find('\t');
     if (tab == std::string_view::npos) {
       throw DataError({"line " + std::to_string(number) + " has no tab between name and group", file.string(),
-                       "write a line \"name<tab>group\" for each image, or take the file away"});
+                       "write a line \"name<tab>group\" for each image, or remove the file"});
     }
     groups[trimmed(line.substr(0, tab))] = trimmed(line.substr(tab + 1));
   });
@@ -163,15 +163,15 @@ std::vector<Labelled> read_labels(const std::filesystem::path& file) {
       wrong.push_back("line " + std::to_string(number) + " " + what);
     } else {
       labels.push_back(std::move(label));
-      if (separator != ';' && separator != '\t') return;  // commas then are never decimal signs
+      if (separator != ';' && separator != '\t') return;  // with other separators a comma is never a decimal sign
       const std::string_view score = line.substr(line.find(separator) + 1);
       with_comma = with_comma || score.find(',') != std::string_view::npos;
       with_point = with_point || score.find('.') != std::string_view::npos;
     }
   });
   if (with_comma && with_point)
-    throw DataError({"some scores have a decimal comma and some a point, which may stand before decimals or thousands",
-                     file.string(), "write all scores with a decimal point, and without marks between thousands"});
+    throw DataError({"some scores have a decimal comma and some a point, and each may mark decimals or thousands", file.string(),
+                     "write all scores with a decimal point, and without marks between thousands"});
   if (!wrong.empty()) {
     const std::size_t count = wrong.size();
     wrong.resize(std::min(count, kListed));

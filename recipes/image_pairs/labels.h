@@ -24,10 +24,11 @@ struct Labelled {
   std::string group;  // images of the same subject have the same group; "" = the image has no group
 };
 // Reads lines "name score" of a UTF-8 text and returns them sorted by name. Blank lines and lines that begin with "#" are
-// skipped. A name may contain blanks. Also accepted are a byte-order mark, names in quotes, and a tab, semicolon or comma between
-// name and score in all lines; the scores may then have decimal commas (all or none of them), except if commas are the
-// separators. Throws DataError with line numbers if a name has no number, a number is not finite, or a name is repeated. If
-// groups.txt exists in the same folder, reads groups from its lines "name<tab>group"; throws DataError for a line without a tab.
+// skipped. A name may contain blanks. A byte-order mark and names in quotes are accepted. Name and score may also be separated
+// by a tab, semicolon or comma, the same one in all lines. The scores may then have decimal commas, all of them or no score,
+// except if commas are the separators. Throws DataError with line numbers if a name has no number, a number is not finite, or a
+// name is repeated. If groups.txt exists in the same folder, reads groups from its lines "name<tab>group"; throws DataError for
+// a line without a tab.
 [[nodiscard]] std::vector<Labelled> read_labels(const std::filesystem::path& file);
 
 // Selects at most `most` images from each interval of `width` in score, drawn with `seed`; sorted by name.

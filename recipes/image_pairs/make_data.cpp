@@ -55,7 +55,7 @@ std::vector<Photograph> photographs(const SampleImages& what) {
     if (std::min(size.height, size.width) < what.size) {
       throw DataError({"the photograph has " + std::to_string(size.height) + " x " + std::to_string(size.width) +
                            " pixels, crops have " + std::to_string(what.size) + " x " + std::to_string(what.size),
-                       path.string(), "leave it out, or take a preset of smaller images"});
+                       path.string(), "leave it out, or choose a preset with smaller images"});
     }
     all.push_back({path, size});
   }
@@ -101,7 +101,7 @@ std::string padded(std::int64_t number, std::size_t digits) {
   return std::string(digits - std::min(digits, text.size()), '0') + text;
 }
 
-// Decides for each image, by its number, what it shows and its noise level.
+// Decides the content and the noise level of each image by its number.
 struct ImagePlan {
   const SampleImages& what;
   std::vector<Photograph> clean;  // empty: images are textures
@@ -203,7 +203,7 @@ void write_sample_images(const SampleImages& what, const std::filesystem::path& 
                 {"clean", plan.clean.empty() ? "textures of six waves" : "crops of photographs"},
                 {"noise_levels", kNoiseLevels},
                 {"score", "minus the standard deviation of the noise"},
-                {"best_accuracy", "the classical estimator (recipe.baseline) tells nearly all pairs"}};
+                {"best_accuracy", "the classical estimator (recipe.baseline) answers nearly all pairs correctly"}};
   if (!plan.clean.empty()) {  // crops of the same photograph overlap, so they are a group
     std::string groups = "# name<tab>group: the photograph; images of one group lie on one side of a fold\n";
     for (std::int64_t image = 0; image < what.images; ++image)

@@ -33,8 +33,8 @@ void read_into(const std::filesystem::path& file, std::int64_t side, Resize resi
   if (size.height < side || size.width < side) {
     const bool is_tiny = std::min(size.height, size.width) < kLeast;  // recipe.resize=clip does not enlarge such an image
     throw DataError({"the image has " + std::to_string(size.height) + " x " + std::to_string(size.width) + " pixels, " +
-                         (is_tiny ? "and the least is " + std::to_string(kLeast) + " x " + std::to_string(kLeast)
-                                  : "its middle " + std::to_string(side) + " x " + std::to_string(side) + " is due"),
+                         (is_tiny ? "the minimum is " + std::to_string(kLeast) + " x " + std::to_string(kLeast)
+                                  : "its middle " + std::to_string(side) + " x " + std::to_string(side) + " is needed"),
                      file.string(),
                      std::string("leave the image out") + (is_tiny ? "" : ", set recipe.image_size, or recipe.resize=clip")});
   }
@@ -154,10 +154,9 @@ std::vector<std::string> sign_notices(const data::PicturesSeen& seen) {
       notices.push_back(what + with_commas(some.count) + " of " + with_commas(seen.all) + " images " + then +
                         " (the first: " + quoted(some.first.filename().string()) + ")");
   };
-  add(seen.transparent,
-      "alpha is dropped: ", "have an alpha channel or a transparent colour, their colours are taken as they stand");
-  add(seen.deep, "16 bits become 8: ", "have 16 bits a channel, the upper 8 are taken, so that numbers below 256 are black");
-  add(seen.turned, "turned upright: ", "are stored turned, as their orientation (EXIF, XMP) says");
+  add(seen.transparent, "alpha is dropped: ", "have an alpha channel or a transparent colour; their colours are used unchanged");
+  add(seen.deep, "16 bits become 8: ", "have 16 bits per channel; the upper 8 are used, so that values below 256 become black");
+  add(seen.turned, "rotated upright: ", "are stored rotated, as their orientation (EXIF, XMP) says");
   return notices;
 }
 

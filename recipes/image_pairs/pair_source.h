@@ -18,8 +18,8 @@ namespace millrace::recipes::image_pairs {
 // transparency is dropped. Throws DataError with the file if it is neither PNG nor JPEG, is damaged, or is smaller than the crop.
 [[nodiscard]] std::vector<std::uint8_t> read_image(const std::filesystem::path& file, const RecipeConfig& recipe);
 
-// Notices about what the files have and the network does not get, a line for each kind with the number of images: transparency,
-// 16 bits, rotated pixels.
+// Returns notices about properties of the files that the network does not get: transparency, 16 bits, rotated pixels. Each has
+// a line with the number of images.
 [[nodiscard]] std::vector<std::string> sign_notices(const data::PicturesSeen& seen);
 // Reads the headers of all files.
 [[nodiscard]] data::PicturesSeen look_at_heads(const std::vector<ImageFile>& images);

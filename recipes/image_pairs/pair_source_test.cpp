@@ -206,9 +206,9 @@ TEST_F(PairSourceTest, AlphaIsDroppedWithANotice) {
   context.places.plan_only = true;  // because the images have valid headers and no pixels
   context.notice = [&](const std::string& text) { said.push_back(text); };
   ImagePairs(sections, context).before_training();
-  EXPECT_THAT(said, ::testing::Contains(::testing::StartsWith(
-                        "alpha is dropped: 3 of 10 images have an alpha channel or a transparent colour, their colours are taken "
-                        "as they stand (the first: \"")));
+  EXPECT_THAT(said,
+              ::testing::Contains(::testing::StartsWith("alpha is dropped: 3 of 10 images have an alpha channel or a transparent "
+                                                        "colour; their colours are used unchanged (the first: \"")));
   EXPECT_THAT(sign_notices(look_at_heads({{.path = folder_ / "none.png", .name = "", .score = 0}})), ::testing::IsEmpty());
 }
 

@@ -86,7 +86,7 @@ class PairReader {
   double score_in(const std::string& cell) const {
     const std::optional<double> score = format::csv_value(cell, has_decimal_commas_);
     if (!score || !std::isfinite(*score))
-      refuse("the score " + quoted(cell) + " is no finite number", "write a number such as -12.500000");
+      refuse("the score " + quoted(cell) + " is not a finite number", "write a number such as -12.500000");
     return *score;
   }
 
@@ -111,7 +111,7 @@ class PairReader {
     if (const Answer due = answer_of(first, second, theta_); due != *label) {
       refuse("scores " + significant(first, 6) + " and " + significant(second, 6) + " give " + name_of(due) + ", the file says " +
                  cell(4),
-             "mend the label, or set recipe.theta (" + significant(theta_, 6) + ") as it was when the file was made");
+             "correct the label, or set recipe.theta (" + significant(theta_, 6) + ") to its value when the file was made");
     }
     return {image_of(cell(0), first), image_of(cell(1), second), *label};
   }
@@ -150,8 +150,8 @@ class Places {
       if (stdfs::is_regular_file(path, none)) return path;
     }
     throw DataError(
-        {"image " + quoted(name) + " is not there", joined(tried, ", ", [](const stdfs::path& path) { return path.string(); }),
-         "set recipe.data_roots to the folders that images lie in, recipe.strip_prefixes to what stands before their names"});
+        {"image " + quoted(name) + " does not exist", joined(tried, ", ", [](const stdfs::path& path) { return path.string(); }),
+         "set recipe.data_roots to the folders of the images, and recipe.strip_prefixes to the prefixes of their names"});
   }
 
  private:
@@ -168,7 +168,7 @@ void refuse_leak(const PairFiles& files) {
       throw DataError({"image " + quoted(files.images[static_cast<std::size_t>(image)].name) +
                            " is in pairs to train on and in pairs to validate with",
                        "recipe.train_pairs, recipe.val_pairs",
-                       "give each image to one side: what was learned by heart proves nothing"});
+                       "give each image to one side: a network may know the images of its training by heart"});
     }
   }
 }
@@ -251,9 +251,9 @@ std::vector<Pair> draw_pairs(std::span<const double> scores, std::span<const std
   if (std::ranges::all_of(reached, full)) return pairs;
   throw DataError({"of " + with_commas(kMostDraws) + " drawn pairs of " + with_commas(std::ssize(members)) + " images " +
                        with_commas(reached[0]) + " are First, " + with_commas(reached[1]) + " Second and " +
-                       with_commas(reached[2]) + " Similar: " + with_commas(draw.per_class) + " of each are due",
+                       with_commas(reached[2]) + " Similar: " + with_commas(draw.per_class) + " of each are needed",
                    "recipe.per_class, recipe.theta",
-                   "label images of more unlike and more alike scores, or change recipe.theta"});
+                   "label more images with different and with similar scores, or change recipe.theta"});
 }
 
 std::vector<Pair> all_pairs(std::span<const double> scores, std::span<const std::int64_t> members, double theta,

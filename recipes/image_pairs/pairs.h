@@ -36,7 +36,8 @@ struct PairDraw {
 // near_band. Throws DataError with the counts so far if 10 million draws are not enough. Depends only on the arguments.
 [[nodiscard]] std::vector<Pair> draw_pairs(std::span<const double> scores, std::span<const std::int64_t> members,
                                            const PairDraw& draw, std::uint64_t seed);
-// Each pair of two members once, in the order of the members. If `most` > 0, at most this many of them, drawn with `seed`.
+// Returns each pair of two members once, in the order of the members. If `most` > 0, returns at most this many pairs, drawn
+// with `seed`.
 [[nodiscard]] std::vector<Pair> all_pairs(std::span<const double> scores, std::span<const std::int64_t> members, double theta,
                                           std::int64_t most, std::uint64_t seed);
 
@@ -48,9 +49,9 @@ struct ImageFile {
 };
 // Writes a CSV with the columns img1,img2,score1,score2,label; scores have six decimals.
 void write_pairs(Fs& fs, const std::filesystem::path& file, std::span<const Pair> pairs, std::span<const ImageFile> images);
-// Reads such a table. Adds new names of images to `images`, without a path. Throws DataError with the row for a missing cell, a
-// score that is not a number or differs from an earlier one of the same image, an unknown label, and a label that contradicts the
-// scores.
+// Reads a table with these columns. Adds new names of images to `images`, without a path. Throws DataError with the row for a
+// missing cell, a score that is not a number or differs from an earlier one of the same image, an unknown label, and a label
+// that contradicts the scores.
 [[nodiscard]] std::vector<Pair> read_pairs(const std::filesystem::path& file, double theta, std::vector<ImageFile>& images);
 
 // The data of a run.
@@ -61,8 +62,8 @@ struct PairFiles {
 };
 // Opens the files that the keys of section recipe name. Throws DataError if an image is missing (with the places where it was
 // searched) or is on both sides of the split.
-// Unless input.bad_samples is fail, a missing image is reported and its pairs are left to the loader; then throws DataError only
-// if more pairs of a side have such an image than input.max_bad_fraction allows.
+// If input.bad_samples is not fail, a missing image is reported, and the loader handles its pairs. Then it throws DataError
+// only if a side has more pairs with such an image than input.max_bad_fraction allows.
 [[nodiscard]] PairFiles open_pairs(const RecipeConfig& recipe, const std::string& data_dir, std::uint64_t seed,
                                    const DataConfig& input = {});
 

@@ -63,14 +63,14 @@ TEST_F(PairsTest, LabelsOfOtherProgramsAreRead) {
     return refusal<DataError>([&] { (void)read_labels(write("labels.txt", text)); });
   };
   for (const char* text : {"a.png 1,5\n", "a.png;1,500\n"})
-    EXPECT_THAT(refused(text), HasSubstr("where the score is due, which may mean two numbers: write it with a point")) << text;
-  EXPECT_THAT(refused("0;a.png;1.5\n"), HasSubstr("has \"a.png;1.5\" where the score is due"));
+    EXPECT_THAT(refused(text), HasSubstr("where a score is expected, which may mean two numbers: write it with a point")) << text;
+  EXPECT_THAT(refused("0;a.png;1.5\n"), HasSubstr("has \"a.png;1.5\" where a score is expected"));
 }
 
 TEST_F(PairsTest, EveryBadLineOfLabelsIsNamed) {
   const auto file = write("labels.txt", "a.png\nb.png x\nc.png nan\nd.png 1\nd.png 2\n");
   EXPECT_THAT(refusal<DataError>([&] { (void)read_labels(file); }),
-              AllOf(HasSubstr("line 1 has no score"), HasSubstr("line 2 has \"x\" where the score is due"),
+              AllOf(HasSubstr("line 1 has no score"), HasSubstr("line 2 has \"x\" where a score is expected"),
                     HasSubstr("line 3 has a score that is not finite"), HasSubstr("line 5 names \"d.png\" again, after line 4")));
   EXPECT_THAT(refusal<DataError>([&] { (void)read_labels(write("none.txt", "# nothing\n")); }), HasSubstr("there are no labels"));
   EXPECT_THAT(refusal<DataError>([&] { (void)read_labels(write("bytes.txt", "\xff 1\n")); }), HasSubstr("not UTF-8"));
@@ -137,7 +137,7 @@ TEST_F(PairsTest, TooFewOfAnAnswerIsSaidWithTheCounts) {
   const std::vector<double> scores = {1, 2, 3, 4};
   const std::vector<std::int64_t> members = {0, 1, 2, 3};
   EXPECT_THAT(refusal<DataError>([&] { (void)draw_pairs(scores, members, {.per_class = 10, .theta = 0.2}, 1); }),
-              AllOf(HasSubstr("10 are First, 10 Second and 0 Similar: 10 of each are due")));
+              AllOf(HasSubstr("10 are First, 10 Second and 0 Similar: 10 of each are needed")));
 }
 
 TEST_F(PairsTest, APartOfThePairsIsAPartOfThem) {
@@ -174,8 +174,8 @@ TEST_F(PairsTest, ABadRowIsNamed) {
     });
   };
   EXPECT_THAT(said("a,b,-5,-25,Second\n"), HasSubstr("row 1: scores -5 and -25 give First, the file says Second"));
-  EXPECT_THAT(said("a,b,-5,-25,First\na,b,-5,x,First\n"), HasSubstr("row 2: the score \"x\" is no finite number"));
-  EXPECT_THAT(said("a,b,inf,1,First\n"), HasSubstr("no finite number"));
+  EXPECT_THAT(said("a,b,-5,-25,First\na,b,-5,x,First\n"), HasSubstr("row 2: the score \"x\" is not a finite number"));
+  EXPECT_THAT(said("a,b,inf,1,First\n"), HasSubstr("not a finite number"));
   EXPECT_THAT(said("a,b,1,2,second\n"), HasSubstr("the label is \"second\""));
   EXPECT_THAT(said("a,b,1,2\n"), HasSubstr("it has 4 cells, not 5"));
   EXPECT_THAT(said("a,b,1,2,Second\nb,c,3,1,First\n"), HasSubstr("\"b\" has score 3.000000, and 2.000000 elsewhere"));
@@ -199,7 +199,7 @@ TEST_F(PairsTest, ImagesAreFoundUnderRootsWithoutPrefixes) {
   EXPECT_TRUE(files.validation.empty());
   recipe.strip_prefixes.clear();
   EXPECT_THAT(refusal<DataError>([&] { (void)open_pairs(recipe, "", 1); }),
-              AllOf(HasSubstr("image \"/old/home/x/a.png\" is not there"), HasSubstr("nowhere"), HasSubstr("pictures")));
+              AllOf(HasSubstr("image \"/old/home/x/a.png\" does not exist"), HasSubstr("nowhere"), HasSubstr("pictures")));
 }
 
 TEST_F(PairsTest, AnImageThatIsNotThereGoesByThePolicyForBadSamples) {
@@ -208,17 +208,17 @@ TEST_F(PairsTest, AnImageThatIsNotThereGoesByThePolicyForBadSamples) {
   recipe.train_pairs = write("t.csv", kHead + "gone.png,b.png,1,2,Second\nb.png,lost.png,2,3,Second\n").string();
   recipe.data_roots = {folder_.path().string()};
   DataConfig input;
-  EXPECT_THAT(refusal([&] { (void)open_pairs(recipe, "", 1, input); }), HasSubstr("image \"gone.png\" is not there"));
+  EXPECT_THAT(refusal([&] { (void)open_pairs(recipe, "", 1, input); }), HasSubstr("image \"gone.png\" does not exist"));
   input.bad_samples = data::BadSamples::skip;
   EXPECT_THAT(
       refusal([&] { (void)open_pairs(recipe, "", 1, input); }),
       AllOf(HasSubstr("2 of 2 pairs to train on can't be used, more than the fraction 0.001 that is allowed; the last: image "
-                      "\"lost.png\" is not there"),
+                      "\"lost.png\" does not exist"),
             HasSubstr("set data.max_bad_fraction to 1, or")));
   input.max_bad_fraction = 1;
   EXPECT_THAT(open_pairs(recipe, "", 1, input).notices,
-              ::testing::Contains("2 of 3 images can't be used, the first: image \"gone.png\" is not there; their samples go by "
-                                  "data.bad_samples=skip"));
+              ::testing::Contains("2 of 3 images can't be used, the first: image \"gone.png\" does not exist; their samples are "
+                                  "treated as data.bad_samples says: skip"));
 }
 
 TEST_F(PairsTest, AnImageOnBothSidesIsALeak) {

@@ -9,8 +9,8 @@
 
 namespace millrace::recipes::image_pairs {
 
-// A mark for each image: its true score across, and the score found from the answers about it up. Images whose score is NaN are
-// left out.
+// Draws a mark for each image. The horizontal axis is its true score, the vertical axis the score found from the network's
+// answers. Images whose score is NaN are left out.
 [[nodiscard]] Picture draw_scores(const std::vector<double>& known, const std::vector<double>& found, double rank_correlation);
 
 struct HardPair {

@@ -7,8 +7,8 @@ namespace millrace::recipes::image_pairs {
 namespace {
 
 // Settings that make noise visible to the tower. Noise is a small part of a photograph's patch, so the filters amplify what is
-// rare in photographs. The tower's first norm divides by the size of the whole patch, so the position embeddings are large: next
-// to them the size of a patch's values survives the norm.
+// rare in photographs. The tower's first norm divides by the size of the patch together with its position embedding. Large
+// position embeddings keep that divisor nearly constant, so the size of a patch's values survives the norm.
 Json whitened() { return {{"recipe.patch_init", "whitened"}, {"recipe.position_std", 0.5}}; }
 
 Json smoke() {

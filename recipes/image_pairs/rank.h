@@ -25,9 +25,9 @@ struct Ranking {
   std::int64_t pairs = 0;
 };
 // Ranks `images`, u8 (n, S, S, 3). Each image is compared with at least `opponents` others, in both orders. They are its
-// neighbours at several distances on a ring, whose order is drawn with `seed`, so that all images are connected. 0, and n - 1 or
-// more, mean all pairs. `batch`: the number of pairs that are judged at once. `report` gets the number of pairs done and of all
-// pairs.
+// neighbours at several distances on a ring, whose order is drawn with `seed`, so that all images are connected. If `opponents`
+// is 0, or n - 1 or more, all pairs are compared. `batch`: the number of pairs that are judged at once. `report` gets the
+// number of pairs done and of all pairs.
 [[nodiscard]] Ranking rank_images(const at::Tensor& images, const Judge& judge, std::int64_t opponents, std::int64_t batch,
                                   std::uint64_t seed, const std::function<void(std::int64_t, std::int64_t)>& report = nullptr);
 

@@ -25,8 +25,8 @@ struct Answered {
 // with mean 0. Each image also has a draw with an image of strength 1, so that an image that always wins has a finite strength.
 [[nodiscard]] std::vector<double> bradley_terry(std::span<const Answered> answers, std::int64_t images);
 
-// Pearson's r, Spearman's rank correlation (equal values get the mean of their ranks) and the mean absolute difference. Only
-// places where both values are numbers count. NaN for fewer than two such places, or if all values are equal.
+// Pearson's r, Spearman's rank correlation (equal values get the mean of their ranks) and the mean absolute difference. Places
+// where one of the values is NaN are left out. NaN for fewer than two other places, or if all values are equal.
 [[nodiscard]] double pearson(std::span<const double> x, std::span<const double> y);
 [[nodiscard]] double spearman(std::span<const double> x, std::span<const double> y);
 [[nodiscard]] double mean_absolute_difference(std::span<const double> x, std::span<const double> y);

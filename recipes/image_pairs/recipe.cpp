@@ -161,8 +161,8 @@ PairModel& ImagePairs::model() {
   const Counts counts = parameter_counts(recipe_);
   const bool has_base = !recipe_.base_weights.empty();
   const auto& precision = context_.config->precision.dtype;
-  // The type in which the base is kept. A base without a file brings no type; if the config demands bf16, it is kept in
-  // the type that a file's base would have.
+  // The type in which the base is kept. A base that comes from no file has no type of its own. If the config demands bf16, it
+  // is kept in the type that a file's base would have.
   const bool keeps_short = has_base || (!precision.is_auto() && precision.value() == Precision::bf16);
   const at::ScalarType type = is_frozen() && keeps_short ? type_of(recipe_.base_dtype) : at::kFloat;
   const double trained = counts.trained(is_frozen());
@@ -193,7 +193,7 @@ void ImagePairs::note_trained_parts() {
     return;
   }
   context_.note("tower and decoder are frozen" +
-                std::string(recipe_.freeze_base.is_auto() ? ": recipe.base_weights brings them" : "") + "; " +
+                std::string(recipe_.freeze_base.is_auto() ? ": their weights come from recipe.base_weights" : "") + "; " +
                 with_commas(static_cast<std::int64_t>(counts.trained(true))) + " of " +
                 with_commas(static_cast<std::int64_t>(counts.total())) + " parameters are trained");
 }
@@ -225,7 +225,7 @@ std::vector<Objective> ImagePairs::objectives() {
 // for all later ones.
 at::Tensor ImagePairs::kept_features(const Batch& batch, const at::Tensor& pixels) {
   if (RandomScope::is_recorded())
-    throw RecipeError({"features of a frozen tower are kept by image, which the host looks up", "recipe.freeze_base",
+    throw RecipeError({"the host looks up the kept features of a frozen tower by image", "recipe.freeze_base",
                        "steps are launched piece by piece"});
   const at::ScalarType type = compute_type(pixels.device());
   if (!kept_) {
@@ -236,7 +236,7 @@ at::Tensor ImagePairs::kept_features(const Batch& batch, const at::Tensor& pixel
     const bool keeps = context_.on("feature_cache") && recipe_.cache_image_features.value_or(needed <= budget);
     context_.note(
         "features of " + with_commas(images) + " images, " + human_bytes(needed) +
-        (keeps ? ": kept once made" : ": made anew for each pair") +
+        (keeps ? ": kept once made" : ": computed again for each pair") +
         (recipe_.cache_image_features.is_auto() ? " (a quarter of the free memory is " + human_bytes(budget) + ")" : ""));
     kept_.emplace(images, keeps ? static_cast<std::uint64_t>(needed) : 0,
                   images_together(pixels.device(), context_.config->data.samples_per_batch()));

@@ -1,8 +1,8 @@
 // Recipe "image_pairs": which of two pictures has the higher score?
 //   data     pairs of PNG or JPEG images, drawn from a list of scores or read from a table (pairs.h)
-//   model    a vision tower, a projector and a decoder with adapters (model.h); with weights of their own, tower and decoder stay
-//            as they are
-//   loss     cross-entropy of the answer, and how much it changes when the two images change places
+//   model    a vision tower, a projector and a decoder with adapters (model.h); tower and decoder are frozen if
+//            recipe.base_weights gives their weights
+//   loss     cross-entropy of the answer, and its change when the two images are exchanged
 //   metrics  accuracy, recall of each answer, agreement of both orders; scores of images from all answers about them
 #pragma once
 

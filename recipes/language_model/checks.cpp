@@ -31,7 +31,7 @@ void check_vocabulary(const RecipeConfig& recipe, std::int64_t known) {
   if (recipe.vocab_size == 0 || recipe.vocab_size >= known) return;
   throw ConfigError(Message{"an embedding of " + std::to_string(recipe.vocab_size) + " rows has no room for the text's " +
                                 std::to_string(known) + " tokens",
-                            "recipe.vocab_size", "raise it to at least " + std::to_string(known) + ", or leave it 0"});
+                            "recipe.vocab_size", "raise it to at least " + std::to_string(known) + ", or set it to 0"});
 }
 
 at::Tensor checked_tokens(const Tensors& inputs, const ModelConfig& model) {

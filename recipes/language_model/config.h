@@ -53,7 +53,7 @@ struct RecipeConfig {
         field<&C::tokenizer>("basic = lower-cased characters; bytes = the 256 byte values, which keep every text as it is."),
         field<&C::vocab_from>(
             "Part of the text from which the basic tokenizer takes its characters; all others become the unknown token."),
-        field<&C::separator>("What stands between two sources: nothing (none) or the end-of-text token (eos)."),
+        field<&C::separator>("What separates two sources: nothing (none) or the end-of-text token (eos)."),
         field<&C::seq_len>("Tokens of a sequence; a step predicts seq_len - 1 of them.").min(2),
         field<&C::overlap>("Number of tokens that a sequence shares with the previous one.").min(0),
         field<&C::val_fraction>("Share of the text, at its end, that is kept for validation; 0 = no validation.").min(0).below(1),
@@ -67,10 +67,11 @@ struct RecipeConfig {
         field<&C::model_layer>("Transformer blocks.").min(1),
         field<&C::model_head>("Attention heads of a block.").min(1),
         field<&C::model_activation>("Activation of the feed-forward layers; gelu is the exact one."),
-        field<&C::model_dropout>("Dropout wherever none of the next three keys says otherwise.").min(0).below(1),
+        field<&C::model_dropout>("Dropout in all places for which the next three keys are not set.").min(0).below(1),
         field<&C::embd_pdrop>("Dropout of embeddings and positions.").min(0).below(1),
         field<&C::attn_pdrop>("Dropout of attention weights.").min(0).below(1),
-        field<&C::resid_pdrop>("Dropout of what a block adds to the residual, and inside its feed-forward layer.")
+        field<&C::resid_pdrop>(
+            "Dropout of each branch that a block adds to the residual stream, and inside its feed-forward layer.")
             .min(0)
             .below(1),
         field<&C::tied>("The output layer shares the embedding's matrix."),

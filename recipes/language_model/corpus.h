@@ -1,4 +1,4 @@
-// The text of a run: its files are found, and encoded once.
+// Finds the text files of a run, and encodes them once.
 #pragma once
 
 #include <filesystem>
@@ -12,14 +12,14 @@
 
 namespace millrace::recipes::language_model {
 
-// The files of recipe.sources; a folder stands for its .txt files, sorted by name. If recipe.sources is empty, the files of
-// `data_folder`. Throws DataError with the name of a missing one. `notices` gets a line for each folder in which files are
-// skipped.
+// Finds the files of recipe.sources; a folder stands for its .txt files, sorted by name. If recipe.sources is empty, finds the
+// files of `data_folder`. Throws DataError with the name of a missing file. `notices` gets a line for each folder in which
+// files are skipped.
 [[nodiscard]] std::vector<std::filesystem::path> find_sources(const RecipeConfig& recipe, const std::string& data_folder,
                                                               std::vector<std::string>& notices);
 
-// Encodes these files with `tokenizer`. If it is null, makes a new one from the characters of the text. Notices about the text go
-// to context.notice.
+// Encodes the files of find_sources() with `tokenizer`. If `tokenizer` is null, makes one from the characters of the text.
+// Notices about the text go to context.notice.
 [[nodiscard]] data::TextTokens read_corpus(const RecipeConfig& recipe, const std::string& data_folder,
                                            std::shared_ptr<const data::Tokenizer> tokenizer, const Context& context);
 

@@ -55,10 +55,10 @@ std::vector<std::string> switches() {
 }
 
 Guide guide() {
-  return {{{"no mask made anew each forward", {"fused_attention"}, "5-15 % of the forward"},
+  return {{{"no new mask in each forward pass", {"fused_attention"}, "5-15 % of the forward"},
            {"mixed precision", {"autocast", "bf16_weights"}, "1.5-2x, memory -25-30 %"},
            loading_in_parallel("10-20 % of loading"),
-           {"no questions to the device", {"device_skip"}, "less overhead"}},
+           {"no reads from the device", {"device_skip"}, "less overhead"}},
           "2-3x"};
 }
 

@@ -10,7 +10,7 @@
 
 namespace millrace::recipes::language_model {
 
-// In presets.cpp: defaults() replaces values of the shared defaults; a preset replaces values of both.
+// Defined in presets.cpp. defaults() replaces values of the defaults that all recipes share. A preset replaces values of both.
 [[nodiscard]] Json defaults();
 [[nodiscard]] std::vector<std::pair<std::string, Json>> presets();
 
@@ -19,7 +19,7 @@ namespace millrace::recipes::language_model {
 [[nodiscard]] std::vector<config::Alias> aliases();
 
 // In originals/config_file.cpp, for Entry::convert_file. Returns the tree of a file of AGI2 unchanged. A file of AGI2's later
-// model, which learns words by the angles between them, is a single problem, whatever else is in it.
+// model, which learns words by the angles between them, leads to a single problem, whatever else is in it.
 [[nodiscard]] Json keys_of_original_file(const Json& tree, config::Layers::Foreign& file);
 
 }  // namespace millrace::recipes::language_model

@@ -10,9 +10,9 @@
 
 namespace millrace::recipes::language_model {
 
-// Draws a token. Of the logits at this temperature it keeps the top_k most likely, then the smallest set of them whose share
-// reaches top_p; `uniform` in [0,1) selects the token among these. Temperature 0 gives the most likely token. Depends only on the
-// arguments. `logits` must not be empty.
+// Draws a token. Keeps the top_k most likely tokens at this temperature, then the smallest set of the most likely of these
+// whose total probability reaches top_p. `uniform` in [0,1) selects the token from that set. Temperature 0 gives the most
+// likely token. Depends only on the arguments. `logits` must not be empty.
 [[nodiscard]] std::int64_t choose_token(std::span<const float> logits, const GenerateConfig& config, double uniform);
 
 // Continues `prompt` (at least one token) by max_length tokens, or until `end`, which is not part of the result. The random

@@ -125,12 +125,12 @@ void note_unknown_characters(LanguageModel& model, const std::string& prompt, te
   unknown.resize(std::min(count, kShown));
   console.notice("the model's vocabulary lacks " + joined(unknown, " ", [](const std::string& c) { return quoted(c); }) +
                  (count > kShown ? " and " + std::to_string(count - kShown) + " more" : "") +
-                 ": each is read as the one unknown character");
+                 ": each is read as the unknown character");
 }
 
 void interact(LanguageModel& model, bool beam, telemetry::Console& console) {
   std::string line;
-  std::cerr << "type a beginning; an empty line or Ctrl-D ends\n> " << std::flush;
+  std::cerr << "type the beginning of a text; an empty line or Ctrl-D ends\n> " << std::flush;
   while (std::getline(std::cin, line) && !line.empty()) {
     note_unknown_characters(model, line, console);
     std::cout << line << model.write(line, model.generate_config(), beam) << "\n";

@@ -27,7 +27,7 @@ inline constexpr double kEntropyRate = 1.2130075659799042;
 // The lowest loss of a model that knows only how often each letter occurs, in nats a letter.
 inline constexpr double kUnigramEntropy = 2.7725887222397811;
 
-// The text. Depends only on the arguments.
+// Returns the text. It depends only on the arguments.
 [[nodiscard]] std::string sample_text(const SampleText& text, std::uint64_t seed);
 
 // Writes letters.txt and truth.json into the existing folder `out`.

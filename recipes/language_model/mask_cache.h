@@ -25,7 +25,7 @@ class MaskCache {
   std::list<at::Tensor> masks_;  // the newest first
 };
 
-// The same mask, made anew.
+// Makes the same mask without the cache.
 [[nodiscard]] at::Tensor make_causal_mask(std::int64_t length, at::Device device);
 
 }  // namespace millrace::recipes::language_model

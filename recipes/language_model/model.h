@@ -54,9 +54,9 @@ struct Affine : torch::nn::Module {
   at::Tensor bias;  // undefined if there is no bias
 };
 
-// What the explicit attention path adds to the scores.
+// The masks of the explicit attention path.
 struct AttentionMask {
-  at::Tensor additive;  // (T,T) or (B,1,T,T); undefined = plain causal attention, which needs no mask
+  at::Tensor additive;  // (T,T) or (B,1,T,T), added to the scores; undefined = plain causal attention, which needs no mask
   at::Tensor open;      // (B,1,T,1), true where a row may attend to at least one position; undefined = all rows may
 };
 

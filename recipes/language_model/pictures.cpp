@@ -36,7 +36,7 @@ at::Tensor TokenLosses::all() const { return at::cat(losses_).to(at::kCPU); }
 Picture draw_context(const TokenLosses& losses) {
   const at::Tensor mean = losses.all().nanmean(0);
   picture::Curves curves{.name = "loss_by_place",
-                         .title = "Loss by place in the sequence",
+                         .title = "Loss by position in the sequence",
                          .caption = "A curve that still falls at its end: a longer context would help.",
                          .x = {.label = "tokens before"},
                          .y = {.label = "loss", .unit = "nats a token"},
@@ -53,7 +53,7 @@ Picture draw_losses(const TokenLosses& losses) {
   const at::Tensor known = all.masked_select(all.isfinite());
   return picture::histograms(
       {.name = "token_losses",
-       .title = "How much single tokens cost",
+       .title = "Loss of single tokens",
        .caption = with_commas(known.numel()) +
                   " tokens. Near 0: the token was expected. Far right: the model was sure of another token.",
        .x = {.label = "loss", .unit = "nats"},

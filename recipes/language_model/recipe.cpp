@@ -106,7 +106,7 @@ void LanguageModel::note_unknown_tokens(std::int64_t begin, std::int64_t end) co
   const auto documents = tokens_->documents();
   const auto last = static_cast<std::size_t>(std::ranges::lower_bound(documents, end) - documents.begin());
   context_.note(percent(static_cast<double>(strange) / static_cast<double>(all), 1) +
-                " of the validation's characters do not stand in the training text: " + joined(named, " ") + ", …; it ends in " +
+                " of the validation's characters do not occur in the training text: " + joined(named, " ") + ", …; it ends in " +
                 quoted(last > 0 && last <= files_.size() ? files_[last - 1].name : "the last source") +
                 ". Next: mix the sources, or validate on text of the same kind");
 }
@@ -256,7 +256,7 @@ Facts LanguageModel::facts() const {
   if (tokens_) facts.lines["tokens"] = tokens_->size();
   facts.read_as = read_as_;
   for (const char* field : {"tokens", "input", "target"})
-    facts.fields[field] = {.axes = {{.label = "place in the sequence", .unit = "tokens"}}, .value = "token"};
+    facts.fields[field] = {.axes = {{.label = "position in the sequence", .unit = "tokens"}}, .value = "token"};
   facts.blind = blind_;
   return facts;
 }

@@ -159,7 +159,8 @@ TEST_F(RecipeTest, OfBothWordsForTheTextsTheNewerHolds) {
   const config::Resolved config =
       resolve("", Json::object(), "sources = [\"a.txt\", \"b.txt\"]\ncorpus_path = \"samples/corpus.txt\"\nseq_len = 64\n");
   EXPECT_EQ(config.values["recipe"]["sources"], Json({"a.txt", "b.txt"}));
-  EXPECT_THAT(config.notices, ::testing::Contains(::testing::HasSubstr("corpus_path: the original's older word")));
+  EXPECT_THAT(config.notices,
+              ::testing::Contains(::testing::HasSubstr("corpus_path is not used: it is an older name of sources")));
 }
 
 // Later config files of AGI2 are about another model. That must be reported in one sentence instead of one for each key.
@@ -168,7 +169,7 @@ TEST_F(RecipeTest, AFileOfTheOriginalsLaterModelGetsOneSentence) {
     (void)resolve("smoke", Json::object(),
                   "tokenizer = \"tiktoken\"\nseq_len_start = 2\nseq_len_end = 1024\ngeometric_ratio = 0.7\n");
   });
-  EXPECT_THAT(text, ::testing::HasSubstr("the file is of the original's later model"));
+  EXPECT_THAT(text, ::testing::HasSubstr("the file is for the original's later model"));
   EXPECT_THAT(text, ::testing::HasSubstr("original.toml:4"));
   EXPECT_THAT(text, ::testing::Not(::testing::HasSubstr("seq_len_end")));
 }
@@ -284,7 +285,7 @@ TEST_F(RecipeTest, AnEmbeddingTooSmallForTheTextIsRefused) {
   EXPECT_EQ(refusal([&] { model.model(); }),
             "ConfigError  an embedding of 10 rows has no room for the text's 20 tokens\n"
             "  where    recipe.vocab_size\n"
-            "  next     raise it to at least 20, or leave it 0");
+            "  next     raise it to at least 20, or set it to 0");
 }
 
 TEST_F(RecipeTest, PredictionTakesTokensAndRefusesWhatIsNone) {

@@ -39,7 +39,7 @@ std::vector<Problem> problems_of(const RecipeConfig& recipe, const RunConfig& ru
   const bool any_vision = recipe.adapter.type != AdapterType::none || recipe.frontend.type != FrontendType::none ||
                           recipe.convnet.type != ConvnetType::none;
   if (!any_vision && recipe.readout.type == ReadoutType::gaussian) {
-    problems.push_back({"a gaussian readout looks at a frame, and a model of behaviour alone has none", "recipe.readout.type",
+    problems.push_back({"a gaussian readout needs a frame, but a model of behaviour alone has none", "recipe.readout.type",
                         "set recipe.readout.type=linear"});
   }
   if (!any_vision && recipe.modulator.type == ModulatorType::none)
@@ -53,7 +53,7 @@ std::vector<Problem> problems_of(const RecipeConfig& recipe, const RunConfig& ru
   check_stages(recipe.convnet, problems);
   const bool has_data = !recipe.dataset_config.empty() || !run.data.dir.empty();
   if (has_data && !recipe.units.empty()) {
-    problems.push_back({"units are given, and data that know their own", "recipe.units", "remove recipe.units"});
+    problems.push_back({"units are given, but the data define their own", "recipe.units", "remove recipe.units"});
   }
   return problems;
 }
@@ -67,8 +67,7 @@ void check_sessions(const std::vector<Known>& saved, const std::vector<Known>& f
     return joined(texts, ", ");
   };
   throw DataError({"the data have other sessions or units than the model: " + names(found) + "; the model has " + names(saved),
-                   "the dataset file",
-                   "name the dataset file of the run, or begin a run of its own with recipe.pretrained=<this run>"});
+                   "the dataset file", "name the dataset file of the run, or start a new run with recipe.pretrained=<this run>"});
 }
 
 void check_inputs(const Tensors& inputs, const ModelConfig& config) {
@@ -105,7 +104,7 @@ std::int64_t take_pretrained(DigitalTwin& model, const Tensors& weights, const s
       throw SnapshotError({found == weights.end() ? "pretrained weights have no " + name
                                                   : "pretrained " + name + " has shape " + to_text(shape_of(found->second)) +
                                                         ", the model's has " + to_text(shape_of(item.value())),
-                           from, "set recipe.frontend and recipe.convnet as that model has them"});
+                           from, "set recipe.frontend and recipe.convnet to those of that model"});
     }
     item.value().copy_(found->second);
     ++taken;

@@ -11,7 +11,7 @@
 
 namespace millrace::recipes::neural_response {
 
-// What reports and snapshots say about a session; it is known without the session's files too.
+// The facts about a session that reports and snapshots contain. They are known even without the session's files.
 struct Known {
   SessionShape shape;
   std::vector<std::int64_t> cids;

@@ -46,7 +46,7 @@ struct AdapterConfig {
     using C = AdapterConfig;
     using config::field;
     return std::tuple{
-        field<&C::type>("none: the stimulus goes to the frontend as it is."),
+        field<&C::type>("none = the stimulus goes to the frontend unchanged."),
         field<&C::grid_size>("Pixels of a side after resampling.").min(1),
         field<&C::init_sigma>("Standard deviation of the blur at the start.").above(0).unit("pixels"),
         field<&C::init_scale>("Part of the stimulus that fills the grid at the start; the original's is log 2.").above(0),
@@ -62,7 +62,7 @@ struct FrontendConfig {
   static consteval auto fields() {
     using C = FrontendConfig;
     using config::field;
-    return std::tuple{field<&C::type>("Filters over time, the same for every pixel; none: the stimulus itself."),
+    return std::tuple{field<&C::type>("Filters over time, the same for every pixel; none = the stimulus itself."),
                       field<&C::kernel_size>("Lags of a filter.").min(1), field<&C::num_channels>("Filters.").min(1)};
   }
 };
@@ -83,13 +83,15 @@ struct StageConfig {
     using config::field;
     return std::tuple{
         field<&C::channels>("Output channels.").min(1),
-        field<&C::kernel_size>("Time, height, width.").size(3).min(1),
-        field<&C::padding>("Time, height, width. Time is padded on the left alone, by dilation * (kernel - 1).").size(3).min(0),
-        field<&C::stride>("Of all three axes.").min(1),
-        field<&C::dilation>("Of all three axes.").min(1),
-        field<&C::dropout>("After the activation.").min(0).below(1),
+        field<&C::kernel_size>("Size of the kernel along time, height and width.").size(3).min(1),
+        field<&C::padding>("Padding along time, height and width; time is padded only on the left, by dilation * (kernel - 1).")
+            .size(3)
+            .min(0),
+        field<&C::stride>("Stride along all three axes.").min(1),
+        field<&C::dilation>("Dilation along all three axes.").min(1),
+        field<&C::dropout>("Dropout after the activation.").min(0).below(1),
         field<&C::pool_stride>("Stride of the blurred soft pooling; 0 = no pooling.").min(0),
-        field<&C::squeeze>("Channels by this are the width of the pooling's gate.").min(1)};
+        field<&C::squeeze>("The width of the pooling's gate is the number of channels divided by this.").min(1)};
   }
 };
 
@@ -110,7 +112,7 @@ struct ConvnetConfig {
     using C = ConvnetConfig;
     using config::field;
     return std::tuple{field<&C::type>("none: no shared core."), field<&C::stages>("The stages, first to last.").not_empty(),
-                      field<&C::final_activation>("After the last stage.")};
+                      field<&C::final_activation>("Activation after the last stage.")};
   }
 };
 
@@ -125,10 +127,10 @@ struct EncoderConfig {
     using C = EncoderConfig;
     using config::field;
     return std::tuple{field<&C::dims>("Widths of the layers.").not_empty().min(1),
-                      field<&C::activation>("After each layer but the last."),
-                      field<&C::residual>("Add behaviour itself to what the layers give, where the widths agree."),
-                      field<&C::dropout>("After each activation but the last layer's.").min(0).below(1),
-                      field<&C::last_layer_activation>("The activation after the last layer too.")};
+                      field<&C::activation>("Activation after each layer except the last."),
+                      field<&C::residual>("Add behaviour to the output of the layers if both have the same width."),
+                      field<&C::dropout>("Dropout after each activation except that of the last layer.").min(0).below(1),
+                      field<&C::last_layer_activation>("Apply the activation after the last layer too.")};
   }
 };
 
@@ -145,11 +147,11 @@ struct ModulatorConfig {
     using config::field;
     return std::tuple{
         field<&C::type>(
-            "convgru: a recurrent net over frames and behaviour. pc: the same predicts the last frame, and the error goes "
-            "on. film, concat, stn: an encoder of behaviour scales and shifts channels, is appended, or moves the frame."),
-        field<&C::hidden_dim>("Channels of the recurrent net (convgru, pc).").min(1),
-        field<&C::beh_emb_dim>("Channels that behaviour becomes (convgru, pc).").min(1),
-        field<&C::kernel_size>("Of the recurrent net's convolutions; odd.").min(1),
+            "convgru = a recurrent network over frames and behaviour; pc = it predicts the last frame, and its error is passed "
+            "on; film, concat, stn = encoded behaviour scales and shifts the channels, is appended to them, or moves the frame."),
+        field<&C::hidden_dim>("Channels of the recurrent network (convgru, pc).").min(1),
+        field<&C::beh_emb_dim>("Number of channels into which behaviour is embedded (convgru, pc).").min(1),
+        field<&C::kernel_size>("Kernel size of the recurrent network's convolutions; odd.").min(1),
         field<&C::encoder_params>("The encoder of behaviour (film, concat, stn).")};
   }
 };
@@ -165,11 +167,11 @@ struct ReadoutConfig {
     using C = ReadoutConfig;
     using config::field;
     return std::tuple{
-        field<&C::type>("gaussian: a unit sees a Gaussian part of the last frame. linear: for features without space."),
+        field<&C::type>("gaussian = a unit sees a Gaussian part of the last frame; linear = for features without space."),
         field<&C::bias>("A bias per unit."),
-        field<&C::initial_std>("Deviation of a unit's Gaussian at the start.").above(0).unit("pixels of the last frame"),
-        field<&C::initial_mean_scale>("Deviation of the places of the Gaussians at the start.").min(0).unit("pixels"),
-        field<&C::bias_from_rates>("The bias begins at the logarithm of the unit's mean count; false: at 0.")};
+        field<&C::initial_std>("Standard deviation of a unit's Gaussian at the start.").above(0).unit("pixels of the last frame"),
+        field<&C::initial_mean_scale>("Standard deviation of the Gaussians' positions at the start.").min(0).unit("pixels"),
+        field<&C::bias_from_rates>("Start the bias at the logarithm of the unit's mean count; false = at 0.")};
   }
 };
 
@@ -187,14 +189,17 @@ struct PenaltyConfig {
   static consteval auto fields() {
     using C = PenaltyConfig;
     using config::field;
-    return std::tuple{field<&C::name>("Name in the logs."),
-                      field<&C::type>("What it does; proximal ones change the parameters after each step."),
-                      field<&C::lambda>("Strength, or the bound of a clamp.").min(0),
-                      field<&C::apply_to>("Parameters whose names hold all the parts between the slashes."),
-                      field<&C::schedule>("How lambda moves with the epoch."),
-                      field<&C::start_epoch>("First epoch of warmup; begin of the line.").min(0).unit("epochs"),
-                      field<&C::end_epoch>("End of the line.").min(0).unit("epochs"),
-                      field<&C::start_lambda>("Where the line begins.").min(0)};
+    return std::tuple{
+        field<&C::name>("Name in the logs."),
+        field<&C::type>(
+            "Kind of the rule: norms are added to the loss; proximal_l1 and the clamps change the parameters after each step."),
+        field<&C::lambda>("Strength, or the bound of a clamp.").min(0),
+        field<&C::apply_to>(
+            "Patterns of parameter names: a name must contain all parts of the pattern, which are separated by slashes."),
+        field<&C::schedule>("How lambda changes with the epoch."),
+        field<&C::start_epoch>("First epoch of warmup or of a linear change.").min(0).unit("epochs"),
+        field<&C::end_epoch>("Last epoch of a linear change.").min(0).unit("epochs"),
+        field<&C::start_lambda>("Strength at the start of linear_decay.").min(0)};
   }
 };
 
@@ -272,9 +277,10 @@ struct RecipeConfig {
         field<&C::output_activation>("none = the model predicts logarithms of rates; softplus = it predicts rates."),
         field<&C::loss_type>(
             "poisson = Poisson loss; zip = zero-inflated Poisson loss, for a model that also predicts the share of silent bins."),
-        field<&C::bucket_mean>("by_count: all counts of a step weigh the same. unweighted: all sessions do, as in the original."),
+        field<&C::bucket_mean>("by_count = all counts of a step have the same weight; unweighted = all sessions have the same "
+                               "weight, as in the original."),
         field<&C::lambda_pred>("Weight of the squared prediction error (modulator pc).").min(0),
-        field<&C::regularization>("Rules about parameters, beside the loss."),
+        field<&C::regularization>("Rules about parameters, in addition to the loss."),
         field<&C::core_lr_scale>(
             "Factor of the learning rate for frontend, convnet and modulator; readouts and adapters use optim.learning_rate.")
             .above(0),
@@ -282,7 +288,7 @@ struct RecipeConfig {
             "Run, snapshot or file that gives the initial adapters, frontend and convnet. Empty: random weights.")
             .path()
             .free_on_resume(),
-        field<&C::freeze_vision>("Adapters, frontend and convnet are not trained."),
+        field<&C::freeze_vision>("Do not train adapters, frontend and convnet."),
         field<&C::warmup_epochs>("Length of warm-up in epochs for schedule warmup_cosine, if no number of steps is given.")
             .min(0),
         field<&C::units>("Number of units of each session, for a model without data (to count parameters or to time it).")

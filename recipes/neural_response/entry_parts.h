@@ -11,7 +11,7 @@
 
 namespace millrace::recipes::neural_response {
 
-// In presets.cpp: defaults() replaces values of the shared defaults; a preset replaces values of both.
+// Defined in presets.cpp. defaults() replaces values of the defaults that all recipes share. A preset replaces values of both.
 [[nodiscard]] Json defaults();
 [[nodiscard]] std::vector<std::pair<std::string, Json>> presets();
 

@@ -34,7 +34,7 @@ struct SampleSession {
   std::vector<std::uint8_t> valid;   // (2 bins)
   std::vector<float> eye;            // (2 bins, 2)
 };
-// The session. Depends only on the arguments, not on the number of threads.
+// Makes a session. It depends only on the arguments, not on the number of threads.
 [[nodiscard]] SampleSession sample_session(const SampleSessions& size, std::uint64_t seed, std::int64_t session);
 
 // Writes all that a run needs into the existing folder `out`: NAME/synthetic.h5 for each session, truth.h5 (/NAME/rate),

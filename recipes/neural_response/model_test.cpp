@@ -63,7 +63,8 @@ std::vector<Rows> two_groups(const ModelConfig& config) {
   return {rows_of(1, 2, config, kFirst), rows_of(0, 3, config, kSecond)};
 }
 
-// The rates, each with a different weight; the first weight is that of number `first`.
+// Multiplies each rate by a different weight, so that rates that are exchanged change the sum. The first weight is number
+// `first`.
 at::Tensor weighted(const at::Tensor& rates, std::int64_t first = 0) {
   return rates * (1 + first + at::arange(rates.numel()).view_as(rates)).cos();
 }

@@ -121,8 +121,8 @@ Picture draw_fields(const Seen& seen, const at::Tensor& gradients, const Shown& 
   picture::Maps maps{.name = "receptive_fields",
                      .title = "Receptive fields: " + shown.session,
                      .caption =
-                         "Above the mean stimulus before a spike (less the mean of all), of few spikes and so noisy; below how "
-                         "the model's output moves with each pixel. Each at the lag where it is strongest.",
+                         "Top: the mean stimulus before a spike minus the mean of all stimuli; few spikes make it noisy. Bottom: "
+                         "the gradient of the model's output for each pixel. Each is shown at the lag where it is strongest.",
                      .x = {.label = "column"},
                      .y = {.label = "row"},
                      .value = {.label = "weight"},
@@ -157,21 +157,20 @@ Picture draw_calibration(const std::vector<Seen>& sessions, double bins_per_s) {
     predicted.push_back(all[count + i] / all[i] * bins_per_s);
     counted.push_back(all[2 * count + i] / all[i] * bins_per_s);
   }
-  return picture::curves(
-      {.name = "calibration",
-       .title = "Spikes counted against spikes predicted, all units",
-       .caption = "Bins of like predicted rate together. On the line the model is neither too sure nor too shy.",
-       .x = {.label = "predicted", .unit = "spikes/s", .logarithmic = true},
-       .y = {.label = "counted", .unit = "spikes/s", .logarithmic = true},
-       .series = {{.name = "counted = predicted", .x = predicted, .y = predicted},
-                  {.name = "model", .x = predicted, .y = counted}}});
+  return picture::curves({.name = "calibration",
+                          .title = "Spikes counted against spikes predicted, all units",
+                          .caption = "Bins are grouped by predicted rate. On the line, predicted and counted spikes agree.",
+                          .x = {.label = "predicted", .unit = "spikes/s", .logarithmic = true},
+                          .y = {.label = "counted", .unit = "spikes/s", .logarithmic = true},
+                          .series = {{.name = "counted = predicted", .x = predicted, .y = predicted},
+                                     {.name = "model", .x = predicted, .y = counted}}});
 }
 
 Picture draw_bits(const std::vector<std::vector<double>>& bits, const std::vector<std::string>& sessions) {
   picture::Histograms histograms{
       .name = "bits_per_spike",
       .title = "Bits per spike of the units",
-      .caption = "0: no better than the unit's mean rate. A unit without a spike has none, and is left out.",
+      .caption = "0 = no better than the unit's mean rate. Units without a spike have no value and are left out.",
       .x = {.label = "bits per spike"},
       .series = {}};
   constexpr std::size_t kMost = 6;

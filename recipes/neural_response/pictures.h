@@ -11,7 +11,7 @@
 
 namespace millrace::recipes::neural_response {
 
-// What is kept of a session's validation: sums over its rows, and its first bins in their order in time.
+// The data of a session's validation that the pictures need: sums over its rows, and its first bins in their order in time.
 struct Seen {
   static constexpr std::int64_t kUnits = 6;    // units that are shown one by one: the first of the session
   static constexpr std::int64_t kTrace = 120;  // number of bins in a trace

@@ -218,7 +218,7 @@ void add_data(std::vector<Row>& rows) {
   rows.push_back({"own_source_empty_field", {"mat1 and mat2 shapes cannot be multiplied (8x0", "x f32 [8,0]"}});
   const std::string batch = "batch 0 of epoch 0";
   rows.push_back({"own_source_throws", {"can't be read: the detector's calibration is missing", "sample ", batch}});
-  rows.push_back({"own_source_throws_a_number", {"its source threw something that is no std::exception", "sample ", batch}});
+  rows.push_back({"own_source_throws_a_number", {"its source threw something that is not a std::exception", "sample ", batch}});
   rows.push_back({"own_source_refuses_a_sample", {"the picture is black", "night.fits", "sample 5, " + batch, "leave it out"}});
   rows.push_back({"generate_throws", {"sample 5 can't be read: no table for this angle", batch}});
   const Words typed = {"field \"x\" holds f32, not f64", "values<T>(\"x\")", "sample ", batch};
@@ -304,7 +304,7 @@ void add_configs(std::vector<Row>& rows) {
   add("best_metric_typo", {"--snapshot.best_metric=acuracy"},
       {"the validation gives no metric \"acuracy\"", "snapshot.best_metric", "did you mean \"accuracy\"?"});
   add("best_metric_without_validation", {"--snapshot.best_metric=accuracy", "--plant.mistake=no_validation"},
-      {"there is no validation to judge by", "snapshot.best_metric", "remove the key"});
+      {"there is no validation", "snapshot.best_metric", "remove the key"});
   add("batch_that_no_memory_holds", {"--data.batch_size=1000000000"}, {"one batch takes 40 GB", "data.batch_size", "lower"});
   add("batch_larger_than_the_data", {"--data.batch_size=100", "--data.drop_last=true"},
       {"no batch is left of the training data: 24 samples, batch size 100", "data.drop_last", "lower data.batch_size"});

@@ -55,8 +55,8 @@ TEST_F(Tune, KilledItGoesOnAndWritesAConfigWithWhatPays) {
   const Result result = millrace(kOften);
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("resuming after " + std::to_string(before) + " trials"));
-  if (result.out.find("other programs have the cores") != std::string::npos)
-    GTEST_SKIP() << "other programs had the cores: such trials are not taken";
+  if (result.out.find("other programs use the cores") != std::string::npos)
+    GTEST_SKIP() << "other programs used the cores: such trials are not taken";
   EXPECT_THAT(result.out, AllOf(HasSubstr("snapshot.every_steps="), HasSubstr("kept"),
                                 HasSubstr("  next  millrace train language_model --preset smoke tuned.yaml")));
   EXPECT_FALSE(fs::exists(root_.path() / progress));
@@ -105,9 +105,9 @@ TEST_F(Tune, ARunThatFollowsTheDoctorSaysWhatThatGained) {
   const Result result = millrace(second);
   ASSERT_EQ(result.exit_code, 4) << result.err;
   EXPECT_THAT(result.out, HasSubstr("doctor  target_missed: "));
-  EXPECT_THAT(result.out, HasSubstr("not measured in this run, and so not met: targets.gpu_busy\n"));
+  EXPECT_THAT(result.out, HasSubstr("not measured in this run, so not met: targets.gpu_busy\n"));
   if (json("runs/b/summary.json")["others"].get<double>() > .1 || json("runs/a/summary.json")["others"].get<double>() > .1)
-    GTEST_SKIP() << "other programs had the cores: such runs are not compared";
+    GTEST_SKIP() << "other programs used the cores: such runs are not compared";
   EXPECT_THAT(result.out, AllOf(HasSubstr("doctor snapshot.every_steps="), HasSubstr("was expected (snapshot_often)")));
   const Json line = Json::parse(millrace({"doctor", "--self", "--json"}).out)["lines"][0];
   EXPECT_EQ(line["finding"], "snapshot_often");

@@ -121,7 +121,7 @@ std::vector<Death> deaths() {
   if (kSanitized) return all;
   all.push_back(
       {"Fault", "fault", {}, 128 + SIGSEGV, "crashed", R"re(of a segmentation fault \(SIGSEGV\) in loss\(\) of recipe )re"});
-  all.push_back({"Memory", "memory", {}, 1, "out_of_memory", "for want of memory: DeviceError  out of memory with one sample"});
+  all.push_back({"Memory", "memory", {}, 1, "out_of_memory", "for lack of memory: DeviceError  out of memory with one sample"});
   return all;
 }
 

@@ -41,7 +41,7 @@ class PicturesTest(FieldTest):
 
     def test_shared_pictures_are_told(self):
         folder = self.shared("pictures")
-        self.assertIn("turned upright: 12 of 12 images", self.rehearse(folder / "exif6"))
+        self.assertIn("rotated upright: 12 of 12 images", self.rehearse(folder / "exif6"))
         self.assertIn("alpha is dropped: 12 of 12 images", self.rehearse(folder / "trns"))
         self.assertIn("16 bits become 8: 12 of 12 images", self.rehearse(folder / "gray16_small_numbers"))
 
@@ -64,7 +64,7 @@ class PicturesTest(FieldTest):
         theirs, _ = self.losses(self.folder_of("upright", upright))
         self.assertEqual(ours, theirs)
         self.assertGreater(len(ours), 0)
-        self.assertIn(f"turned upright: {sum(2 <= i % 10 <= 8 for i in range(COUNT))} of {COUNT} images", said)
+        self.assertIn(f"rotated upright: {sum(2 <= i % 10 <= 8 for i in range(COUNT))} of {COUNT} images", said)
 
     def test_sizes_of_turned_jpegs_are_those_of_pillow(self):
         for orientation in range(1, 9):

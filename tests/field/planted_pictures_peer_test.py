@@ -43,11 +43,11 @@ def score(value):
 
 
 TOLD = [
-    Fault("stored turned", turned, name_of(1), "turned upright: 1 of"),
+    Fault("stored rotated", turned, name_of(1), "rotated upright: 1 of"),
     Fault("transparent", lambda path, image: image.convert("RGBA").save(path), name_of(2), "alpha is dropped: 1 of"),
     Fault("16 bits", deep, name_of(8), "16 bits become 8: 1 of"),
-    Fault("grey among coloured", lambda path, image: image.convert("L").save(path), name_of(4), "of grey among coloured ones"),
-    Fault("black", lambda path, _: Image.new("RGB", SIZE).save(path), name_of(5), "of one colour throughout"),
+    Fault("grey among coloured", lambda path, image: image.convert("L").save(path), name_of(4), "in grey among coloured ones"),
+    Fault("black", lambda path, _: Image.new("RGB", SIZE).save(path), name_of(5), "of a single colour"),
     Fault("one picture under two labels", lambda path, _: picture(0).save(path), name_of(6), "1 file holds the same content as another file"),
     Fault("a mark in place of a score", score(-999), name_of(7), "with a score far from all others"),
 ]

@@ -45,9 +45,9 @@ def with_hole(values, place, number):
 
 TOLD = [
     Fault("a file of zeros", lambda c: {"values": c * 0}, "foreground/f1.h5", "is zero throughout"),
-    Fault("a map of one value", lambda c: {"values": c * 0 + 3}, "foreground/f2.h5", "holds one value throughout"),
+    Fault("a map of one value", lambda c: {"values": c * 0 + 3}, "foreground/f2.h5", "has the same value everywhere"),
     Fault("millikelvin that nobody says", lambda c: {"values": c * 1000}, "foreground/f3.h5", r"is [0-9.e+]+ times as strong"),
-    Fault("a cube turned, its axis not", lambda c: {"values": c[:, ::-1]}, "foreground/f4.h5", "the other way round"),
+    Fault("a cube turned, its axis not", lambda c: {"values": c[:, ::-1]}, "foreground/f4.h5", "of the other files reversed"),
     Fault("axes exchanged", lambda c: {"values": c.transpose(0, 2, 1)}, "foreground/f5.h5", "are its axes exchanged"),
     Fault("a baseline that died", lambda c: {"values": with_hole(c, 2, 0)}, "foreground/f6.h5", r"is zero in baseline 2 \(from 0\)"),
     Fault("the foreground among the signals", lambda c: {"values": c * 1e5}, "signal/s1.h5", "times as strong as the other files"),
@@ -59,7 +59,7 @@ REFUSED = [
     Fault("another instrument", lambda c: {"values": c[:3]}, "foreground/f3.h5", r"f3.h5 /vis is \[3,16,16\]"),
     Fault("another unit", lambda c: {"values": c * 1000, "unit": "mK"}, "signal/s1.h5", "signal/s1.h5 is in mK"),
 ]
-BROKEN = Fault("a block without numbers", lambda c: {"values": with_hole(c, (slice(None), slice(3, 5)), np.nan)}, "foreground/f1.h5", r"holds values that are no numbers|/vis\[0,3,0\] is nan")
+BROKEN = Fault("a block without numbers", lambda c: {"values": with_hole(c, (slice(None), slice(3, 5)), np.nan)}, "foreground/f1.h5", r"has values that are NaN or infinite|/vis\[0,3,0\] is nan")
 EXCHANGED = Fault("folders exchanged", None, "signal/s0.h5", "are the two folders exchanged")
 
 

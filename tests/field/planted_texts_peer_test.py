@@ -37,7 +37,7 @@ TOLD = [
     Fault("line ends of another system", lambda i: prose(i).replace("\n", "\r\n").encode(), "t5.txt", "carriage return and line feed"),
     Fault("encoded twice", lambda i: (prose(i).replace("e", "é").encode().decode("latin1")).encode(), "t6.txt", "was encoded twice"),
     Fault("lost characters", lambda i: prose(i).replace("e", "\ufffd").encode(), "t7.txt", r"holds [0-9,]+ characters U\+FFFD"),
-    Fault("a validation in another language", lambda _: (ABROAD * 60).encode(), "t8.txt", "do not stand in the training text"),
+    Fault("a validation in another language", lambda _: (ABROAD * 60).encode(), "t8.txt", "do not occur in the training text"),
 ]
 REFUSED = [
     Fault("16 bits", lambda i: prose(i).encode("utf-16"), "t2.txt", "is UTF-16 text"),

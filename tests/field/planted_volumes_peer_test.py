@@ -38,18 +38,18 @@ def not_numbers(values):
 
 
 TOLD = [
-    Fault("left and right exchanged", lambda v: image(v[::-1], np.diag([-2.0, 2, 3, 1])), "v01.nii", r"in another orientation \(LAS\) than most \(RAS; nothing is turned\)"),
-    Fault("another voxel size", lambda v: image(v, np.diag([1.0, 1, 1, 1])), "v02.nii", "with voxels of 1 x 1 x 1 mm, where most have 3 x 2 x 2 mm"),
-    Fault("an inverted window", lambda v: image((900 - v).astype(np.int16)), "v03.nii", "whose middle value lies at .* Are they inverted"),
-    Fault("labels in place of a scan", lambda v: image((v > 0).astype(np.uint8)), "v04.nii", "as labels have them"),
-    Fault("zeros", lambda v: image(v * 0), "v05.nii", "with one value throughout"),
+    Fault("left and right exchanged", lambda v: image(v[::-1], np.diag([-2.0, 2, 3, 1])), "v01.nii", r"in another orientation \(LAS\) than most \(RAS; nothing is rotated\)"),
+    Fault("another voxel size", lambda v: image(v, np.diag([1.0, 1, 1, 1])), "v02.nii", "with voxels of 1 x 1 x 1 mm, while most have 3 x 2 x 2 mm"),
+    Fault("an inverted window", lambda v: image((900 - v).astype(np.int16)), "v03.nii", "whose median is at .* Are they inverted"),
+    Fault("labels in place of a scan", lambda v: image((v > 0).astype(np.uint8)), "v04.nii", "as labels have"),
+    Fault("zeros", lambda v: image(v * 0), "v05.nii", "in which all values are equal"),
     Fault("a scan twice", lambda _: image(body(0)), "v06.nii", "holds? the same content as (another file|a training file)"),
     Fault("one slice", lambda v: image(v[:, :, :1]), "v07.nii", "smaller than the crop"),
 ]
 REFUSED = [
     Fault("a picture of two axes", lambda v: image(v[:, :, 0]), "v01.nii", r"the volume is \[18,20\]"),
     Fault("voxels without numbers", not_numbers, "v02.nii", r"voxel \[\d+,\d+,\d+\] is nan"),
-    Fault("a slope beyond all numbers", steep, "v03.nii", "scl_slope and scl_inter make values that no f32 holds"),
+    Fault("a slope beyond all numbers", steep, "v03.nii", "scl_slope and scl_inter give values outside the range of f32"),
 ]
 
 

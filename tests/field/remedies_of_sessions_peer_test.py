@@ -66,7 +66,7 @@ class SessionFiles(RemedyTest):
             Row("correct the file's attribute source_rate: bins per second", self.with_("s09", source_rate="fast"), self.with_("s09", source_rate=240)),
             Row("…set sampling.source_rate to … in the dataset file, or ……", self.with_("s10", source_rate=100), self.with_("s10", source_rate=240.0),
                 says="set sampling.source_rate to 100 in the dataset file, or correct the file's attribute source_rate"),
-            Row("look at /dpi_valid, /trial_inds and /missing_pct, or ask less of the filters", self.with_("s11", dpi_valid=np.zeros(BINS, np.uint8)),
+            Row("look at /dpi_valid, /trial_inds and /missing_pct, or make the filters less strict", self.with_("s11", dpi_valid=np.zeros(BINS, np.uint8)),
                 mended("s11")),
             Row("remove the file from types, or write it anew", self.with_("s12", stim=sound["stim"][:0]), mended("s12")),
             Row("write all datasets of a session with the same bins", self.with_("s13", robs=sound["robs"][:-1]), mended("s13")),
@@ -75,7 +75,7 @@ class SessionFiles(RemedyTest):
             Row("write grey levels from 0 to 255", self.with_("s15", stim=sound["stim"] / np.float32(255)),
                 self.with_("s15", stim=(sound["stim"] / np.float32(255) * 255).astype(np.uint8))),
             Row("write more trial numbers into /trial_inds, or leave the session out", self.with_("s16", trial_inds=np.zeros(BINS)), mended("s16")),
-            Row("write one number a bin", self.with_("s17", dpi_valid=np.ones((BINS, 2))), mended("s17")),
+            Row("write one number per bin", self.with_("s17", dpi_valid=np.ones((BINS, 2))), mended("s17")),
             Row("write the datasets that transforms expose as behavior with the same columns in all sessions, or leave a session out",
                 self.with_("s18", eyepos=np.zeros((BINS, 3), np.float32)), mended("s18")),
         ]
@@ -141,7 +141,7 @@ DATASET_MENDS = [
     ("…known: …, …did you mean …?", "sede: 2\n", ""),
     ("write axis: 0", "diff: {axis: 1}", "diff: {axis: 0}"),
     ("… has no arguments", "symlog: {a: 1}", "symlog: {}"),
-    ("write {} behind it", "maxnorm: 3", "maxnorm: {}"),
+    ("write {} after it", "maxnorm: 3", "maxnorm: {}"),
     ("write type: gaussian", "type: box", "type: gaussian"),
     ("float16…float32…float64…int8…int16…int32…int64…bool…uint8", "int7", "int8"),
     ("take eyepos, or another dataset of the session files", "second: {source: robs", "second: {source: eyepos"),
@@ -157,7 +157,7 @@ DATASET_MENDS = [
     ("write 1 to 1,000 functions of at most 100,000 bins", "num_cosine_funcs: 3000", "num_cosine_funcs: 3"),
     ("write it under datafilters, or expose it as behavior", "expose_as: dfs}", "expose_as: behavior}"),
     ("filters make dfs", "expose_as: robs}", "expose_as: dfs}"),
-    ("write the part that trains, such as 0.8", "train_val_split: 3", "train_val_split: 0.5"),
+    ("write the share for training, such as 0.8", "train_val_split: 3", "train_val_split: 0.5"),
     ("correct the value", "seed: [1]", "seed: 1"),
 ]
 

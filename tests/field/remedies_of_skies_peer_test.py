@@ -28,15 +28,15 @@ class Skies(RemedyTest):
         ra = np.arange(RA) * 0.5
         rows = [
             Row("leave one unit in the file", units("foreground/a", True), units("foreground/a", False)),
-            Row("bring signal and foreground to one unit", sound("foreground/b", unit="Jy"), sound("foreground/b", unit="K")),
+            Row("convert signal and foreground to the same unit", sound("foreground/b", unit="Jy"), sound("foreground/b", unit="K")),
             Row("write the axis anew with a number for each of them, or leave it out of all files", sound("foreground/c", freq=PLAIN[:9]),
                 sound("foreground/c")),
             Row("write the axis anew, or leave it out of all files", sound("foreground/d", freq=nan), sound("foreground/d")),
-            Row("bring signal and foreground to one grid along RA: regrid or remove the file", sound("foreground/e", ra=ra * 2), sound("foreground/e", ra=ra)),
-            Row("…write one of them with its channels, cube and axis, in the order of the other…bring signal and foreground to one set of channels: "
+            Row("give signal and foreground the same grid along RA: regrid or remove the file", sound("foreground/e", ra=ra * 2), sound("foreground/e", ra=ra)),
+            Row("…write one of them with its channels, in cube and axis, in the order of the other…give signal and foreground the same channels: "
                 "regrid or remove the file", sound("foreground/f", freq=PLAIN + 60), lambda _: (sky / "foreground" / "f.h5").unlink(),
-                says="bring signal and foreground to one set of channels: regrid or remove the file"),
-            Row("…write one of them with its channels, cube and axis, in the order of the other…bring signal and foreground to one set of channels: "
+                says="give signal and foreground the same channels: regrid or remove the file"),
+            Row("…write one of them with its channels, in cube and axis, in the order of the other…give signal and foreground the same channels: "
                 "regrid or remove the file", sound("foreground/i", freq=PLAIN[::-1]), self.turned("foreground/i"), says="in the order of the other"),
             Row("remove or regrid the file", lambda: self.cube("foreground/g", (4, CHANNELS, RA * 2)), self.regridded("foreground/g")),
             Row("write it again as numbers, all in this file, or name another dataset with recipe.vis_dataset", lambda: self.text_cube("foreground/h"),
@@ -200,7 +200,7 @@ class Uvh5Files(RemedyTest):
         for row in rows:
             self.assertIsNotNone(self.printed(said, row), row.remedy)
             row.mend("")
-        self.assertIn("repair these, then type the command again", said)
+        self.assertIn("repair these, then repeat the command", said)
         self.options = ["--make-signal", "0.01", "--signals=2"]
         self.follow([Row("leave one of the two files out", lambda: None, lambda _: [(self.folder / f"{name}.uvh5").unlink() for name in "bcdefv"])],
                     self.uvh5("."))
@@ -266,10 +266,10 @@ class Uvh5Files(RemedyTest):
                 self.options = ["--make-signal", "0.01", "--signals=2"]
                 self.follow([row], self.uvh5(file))
         self.options = ["--signal", "kelvin.uvh5", "--channels=0:4"]
-        self.follow([Row("bring both to one unit", nothing, self.edit("kelvin.uvh5"))], self.uvh5("jy.uvh5"))
+        self.follow([Row("convert both to the same unit", nothing, self.edit("kelvin.uvh5"))], self.uvh5("jy.uvh5"))
         self.edit("kelvin.uvh5", Header__vis_units=np.bytes_("K"))()
         self.options = ["--make-signal", "0.01", "--signals=2"]
-        self.follow([Row("bring both to one unit, or leave one out", nothing, lambda _: (self.folder / "kelvin.uvh5").unlink()),
+        self.follow([Row("convert both to the same unit, or leave one out", nothing, lambda _: (self.folder / "kelvin.uvh5").unlink()),
                      Row("leave one of the two files out", nothing, lambda _: [(self.folder / f"{name}.uvh5").unlink() for name in ("few", "bad", "dead", "flagged")])],
                     self.uvh5("."))
 

@@ -238,10 +238,10 @@ class Pictures(RemedyTest):
         table("train.csv", train)()
         self.follow([
             Row('write a line "name score" for each image', table("labels.txt", labels.replace(" 7\n", "\n")), table("labels.txt", labels)),
-            Row('write a line "name<tab>group" for each image, or take the file away', nothing, table("groups.txt", "p00.png\tlake\n")),
+            Row('write a line "name<tab>group" for each image, or remove the file', nothing, table("groups.txt", "p00.png\tlake\n")),
             Row("label more images, or set recipe.folds", nothing, option("--recipe.folds=20", "--recipe.folds=2")),
-            Row("label images of more unlike and more alike scores, or change recipe.theta", nothing, option("--recipe.theta=100", "--recipe.theta=2")),
-            Row("set recipe.data_roots to the folders that images lie in, recipe.strip_prefixes to what stands before their names",
+            Row("label more images with different and with similar scores, or change recipe.theta", nothing, option("--recipe.theta=100", "--recipe.theta=2")),
+            Row("set recipe.data_roots to the folders of the images, and recipe.strip_prefixes to the prefixes of their names",
                 lambda: (self.folder / "data" / "images").rename(self.folder / "elsewhere"),
                 lambda _: self.options.append("--recipe.data_roots=elsewhere")),
             Row("leave the image out……, set recipe.image_size, or recipe.resize=clip", nothing, lambda _: self.options.append("--recipe.resize=clip")),
@@ -250,11 +250,11 @@ class Pictures(RemedyTest):
             Row("write …,", in_train(first, first + ",x"), in_train(",x", ""), says="write img1,img2,score1,score2,label"),
             Row("write a number such as -12.500000", in_train("2.5,11.5", "?,11.5"), in_train("?", "2.500000")),
             Row("write First, Second or Similar", in_train("13.5,Second", "13.5,Better"), in_train("Better", "Second")),
-            Row("mend the label, or set recipe.theta (…) as it was when the file was made", in_train("15.5,Second", "15.5,First"),
+            Row("correct the label, or set recipe.theta (…) to its value when the file was made", in_train("15.5,Second", "15.5,First"),
                 in_train("15.5,First", "15.5,Second")),
             Row("give an image one score", in_train("p10.png,p11.png", "p08.png,p11.png"), in_train("p08.png,p11.png", "p10.png,p11.png")),
             Row("write a row for each pair", table("val.csv", PAIRS), table("val.csv", val + "p00.png,p12.png,0.5,12.5,Second\n")),
-            Row("give each image to one side: what was learned by heart proves nothing", nothing, table("val.csv", val)),
+            Row("give each image to one side: a network may know the images of its training by heart", nothing, table("val.csv", val)),
             Row("leave the image out……, set recipe.image_size, or recipe.resize=clip", lambda: tiny.save(self.folder / "elsewhere" / "p12.png"),
                 table("val.csv", PAIRS + "".join(val.splitlines(True)[2:])), says="leave the image out"),
         ], run)

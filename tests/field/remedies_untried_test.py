@@ -48,7 +48,7 @@ NOT_HERE = {
         "the file is damaged or hostile: make it again, or remove it", "the file is damaged: make it again",
         "the file is damaged, or needs a newer HDF5 library: write it again with h5repack", "write the dataset, or define a fill value"],
     "of what a recipe of one's own asks of a file: no recipe here asks for what is not there": [
-        "name one that is there; millrace inspect shows all of the file", "name one that is there", "ask for a block inside the dataset",
+        "name an existing one; millrace inspect shows all of the file", "name an existing one", "ask for a block inside the dataset",
         "name another dataset, or write this one as numbers (millrace inspect shows all of the file)", "read them as stored, or convert the file",
         "use an intact .npy file of plain numbers: write it again with numpy.save", "give each array a short name of its own",
         "put the files of each class into a folder of its own: photos/cat/*.jpg, photos/dog/*.jpg", "name at least one",
@@ -92,7 +92,7 @@ class NoRemedyIsLeftOut(unittest.TestCase):
 
     def test_remedies_of_all_kinds_are_found_in_sources(self):
         for name, remedy in (("format/png.cpp", "use an intact PNG file: copy or write it again"), ("recipes/cosmology/originals/uvh5_file.cpp", "write the file anew"),
-                             ("data/files/nifti.cpp", "use an intact NIfTI file: copy or convert it again"), ("hdf5/file.cpp", "name one that is there"),
+                             ("data/files/nifti.cpp", "use an intact NIfTI file: copy or convert it again"), ("hdf5/file.cpp", "name an existing one"),
                              ("base/fs.cpp", "use a shorter name or path"), ("recipes/neural_response/sessions/dataset_file.cpp", "filters make dfs")):
             self.assertIn(name, self.held.get(remedy, []), remedy)
 

@@ -65,8 +65,8 @@ class SaysTest(FieldTest):
                 length, time = ["mm", "m", "um", "", "mm"][seed], ["s", "ms", "us", "", "Hz"][seed]
                 sizes = [float(size) for size in re.match(r"([\d.e+-]+) x ([\d.e+-]+) x ([\d.e+-]+)", facts["voxel"]).groups()]
                 np.testing.assert_allclose(sizes, nibabel.load(path).header.get_zooms()[:3], rtol=1e-4)
-                self.assertIn(f" {length} (x first)" if length else ", in no unit", facts["voxel"])
-                self.assertIn("; 3 volumes, 2.5 " + (f"{time} apart" if time else "apart, in no unit"), facts["voxel"])
+                self.assertIn(f" {length} (x first)" if length else ", without a unit", facts["voxel"])
+                self.assertIn("; 3 volumes, 2.5 " + (f"{time} apart" if time else "apart, without a unit"), facts["voxel"])
                 self.assertEqual(facts["value"], "stored * 0.5 + 3")
                 self.assertIn(f"x {length}" if length else "x ", facts["said"].split("affine", 1)[1])
                 self.assertNotIn("passed over", facts)
@@ -75,7 +75,7 @@ class SaysTest(FieldTest):
         image = nibabel.Nifti1Image(np.zeros((4, 5, 6), np.uint8), None)
         image.header["pixdim"][1:4] = 2, 3, 4
         nibabel.save(image, self.folder / "plain.nii")
-        self.assertEqual(self.inspect(self.folder / "plain.nii")["orientation"], "LAS by voxel sizes alone, without a form")
+        self.assertEqual(self.inspect(self.folder / "plain.nii")["orientation"], "LAS by only voxel sizes, without a form")
         image = nibabel.Nifti1Image(np.zeros((4, 5, 6), np.uint8), np.diag([1, 2, 2, 1]))
         image.header["pixdim"][1] = 7
         content = bytearray(image.to_bytes())
@@ -119,7 +119,7 @@ class SaysTest(FieldTest):
             write_sky(self.folder / "sky" / side / "a.h5", 1, freq=None)
         line = self.read_as(self.run_millrace("train", "cosmology", "--data", "sky", *SKY))
         self.assertIn("of recipe.band_mhz", line)
-        self.assertIn("RA not said, kelvin (unit not said)", line)
+        self.assertIn("RA not said, kelvin (no unit given)", line)
         self.assertIn("channels without frequencies", self.inspect("sky/signal/a.h5")["said"])
 
     def test_uvh5_and_what_of_a_folder_is_left_out(self):
@@ -127,7 +127,7 @@ class SaysTest(FieldTest):
         write_uvh5(self.folder / "obs" / "a.uvh5", seed=1)
         facts = self.inspect(self.folder / "obs" / "a.uvh5")
         self.assertIn("uvh5: 12 rows, 8 channels 100.000 to 107.000 MHz ascending, xx, Jy, complex64; 3 baselines, 4 times from JD 2459000.50000, "
-                      "8.64 s apart in the mean; with flags, with nsamples", facts["read by cosmology as"])
+                      "8.64 s apart on average; with flags, with nsamples", facts["read by cosmology as"])
         self.assertIn('"Jy"', facts["said"])
         self.put("obs/._a.uvh5", b"x")
         self.put("obs/notes.txt", b"x")
@@ -184,8 +184,8 @@ class SaysTest(FieldTest):
         said = self.run_millrace("train", "image_pairs", "--data", "photos", "--preset", "smoke", "--recipe.per_class=1",
                                  "--recipe.val_samples=2", "--recipe.folds=2", "--recipe.theta=1", "--recipe.near_band=1", "--data.batch_size=2",
                                  "--rehearse")
-        self.assertEqual(self.read_as(said), "7 pictures of 39 to 50 x 38 to 50 pixels (width x height), 2 turned upright as EXIF says, "
-                                             "2 with transparency, which is dropped, 1 of 16 bits, of which the upper 8 are taken")
+        self.assertEqual(self.read_as(said), "7 pictures of 39 to 50 x 38 to 50 pixels (width x height), 2 rotated upright as EXIF says, "
+                                             "2 with transparency, which is dropped, 1 of 16 bits, of which the upper 8 are used")
 
     # -- tables and texts
 
@@ -234,7 +234,7 @@ class SaysTest(FieldTest):
             nibabel.save(image, self.folder / "volumes" / f"v{i}.nii")
         train = ["autoencoder_3d", "--data", "volumes", "--preset", "smoke", "--recipe.patch_size=[16,16,16]"]
         said = self.run_millrace("train", *train, "--rehearse")
-        self.assertIn('1 file with axes in another orientation (RAS) than most (LAS; nothing is turned): "v2.nii"', said)
+        self.assertIn('1 file with axes in another orientation (RAS) than most (LAS; nothing is rotated): "v2.nii"', said)
         self.assertEqual(self.read_as(said), "2 files LAS by the sform (aligned), voxels of 1 x 1 x 2 mm; "
                                              "1 file RAS by the sform (aligned), voxels of 1 x 1 x 2 mm")
         (self.folder / "volumes" / "v2.nii").unlink()

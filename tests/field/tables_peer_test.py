@@ -60,8 +60,8 @@ class Tables(FieldTest):
         self.assertEqual(self.tables_of("".join(f"{name};{score}\n" for name, score in rows)), self.tables_of("".join(f"{n} {s}\n" for n, s in rows)))
 
     def test_what_is_unclear_is_shown(self):
-        self.assertIn('has "1,5" where the score is due, which may mean two numbers: write it with a point', self.refusal_of("a.png 1,5\nb.png 2,5\n"))
-        self.assertIn('has "a.png,1.5" where the score is due', self.refusal_of("0,a.png,1.5\n1,b.png,2.5\n"))
+        self.assertIn('has "1,5" where a score is expected, which may mean two numbers: write it with a point', self.refusal_of("a.png 1,5\nb.png 2,5\n"))
+        self.assertIn('has "a.png,1.5" where a score is expected', self.refusal_of("0,a.png,1.5\n1,b.png,2.5\n"))
         self.assertIn("is UTF-16 text with a byte-order mark, not UTF-8", self.refusal_utf16())
 
     def refusal_utf16(self):

@@ -89,7 +89,7 @@ class Tails(FieldTest):
         said = self.run_millrace("inspect", "--values", "--json", "a.npz", status=None)
         told = json.loads(said)
         self.assertEqual([(v["name"], v["least"], v["greatest"]) for v in told["values"]], [("a", 0, 5)])
-        self.assertIn("macOS left it beside a file", said)
+        self.assertIn("macOS added it to describe another file", said)
 
 
 if __name__ == "__main__":

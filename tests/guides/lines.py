@@ -85,7 +85,7 @@ def cosmology(place):
         ("python precompute_pca.py \\\n    --config your_config.json \\\n    --num-samples 100 \\\n    --device cpu", 0,
          ["runs: ", "pca fit --config your_config.json"]),
         ("python train2.py --config your_config.json", 0,
-         ["runs: ", "train cosmology --config your_config.json", "pca components of trained/unet", "training_params.val_num_workers: validation has readers of its own",
+         ["runs: ", "train cosmology --config your_config.json", "pca components of trained/unet", "training_params.val_num_workers: validation has its own readers",
           "training_params.use_compile: there is nothing to compile", "done at step"]),
         ("python validate_pca.py --pca-components trained/unet/pca_components_nfg4.safetensors --config your_config.json", 0,
          ["runs: ", "pca validate --pca-components", "stored components    ", "of each batch        ", "speed-up             ",
@@ -111,7 +111,7 @@ def autoencoder_3d(place):
     return [
         ("chmod +x train_autoencoder_multigpu.sh\n./train_autoencoder_multigpu.sh 2 config/config_train_multigpu.json true false", 0,
          ["runs: ", "launch --nproc 2 train autoencoder_3d",
-          "tfevent_path: event files lie in the run folder", "done at step"]),
+          "tfevent_path: event files are in the run folder", "done at step"]),
         ("./train_autoencoder_multigpu.sh 4 config/config_train_multigpu.json true true", 0,
          ["launch --nproc 4 train autoencoder_3d", "compile: there is nothing to compile", "done at step"]),
         # What torch.distributed.launch --nproc_per_node=2 starts.

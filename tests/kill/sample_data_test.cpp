@@ -242,10 +242,10 @@ TEST_F(SampleData, WhatAUserPutThereIsNeitherClearedNorReplaced) {
   EXPECT_EQ(Fs::real().read_file(part() / "photo.jpg"), "mine");
   stdfs::remove_all(part());
   std::ofstream(part()) << "a file";
-  EXPECT_EQ(refusal(), begin + "it is no folder" + end);
+  EXPECT_EQ(refusal(), begin + "it is not a folder" + end);
   stdfs::remove(part());
   stdfs::create_symlink(folder_.path(), part());
-  EXPECT_EQ(refusal(), begin + "it is no folder" + end);
+  EXPECT_EQ(refusal(), begin + "it is not a folder" + end);
   stdfs::remove(part());
   stdfs::create_directories(target());
   EXPECT_EQ(make(Fs::real()), 0) << "an empty folder is replaced";

@@ -52,7 +52,7 @@ TEST(Ranks, ScalingTellsWhatEachNumberOfRanksDoesAndSends) {
 TEST(Ranks, ScalingNeedsABatchToShareOut) {
   RankProgram program("language_model");
   EXPECT_EQ(program.run(scaling_words(program, {"--ranks=1,x"})), 2) << program.output();
-  EXPECT_THAT(program.output(), HasSubstr("\"1,x\" is no list of numbers of ranks"));
+  EXPECT_THAT(program.output(), HasSubstr("\"1,x\" is not a list of numbers of ranks"));
 }
 
 }  // namespace

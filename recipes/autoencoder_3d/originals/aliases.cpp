@@ -35,7 +35,7 @@ std::vector<config::Alias> aliases() {
   network("num_channels", "recipe.channels", nullptr, "the name in older files");
   network("in_channels", "recipe.image_channels");
   for (const char* key : {"use_checkpoint", "use_checkpointing"}) network(key, "memory.recompute", recompute_of);
-  list.push_back(accepted_word("autoencoder_def.use_flash_attention", "the fused kernel is taken where there is one"));
+  list.push_back(accepted_word("autoencoder_def.use_flash_attention", "the fused kernel is used if there is one"));
   for (const char* key : {"patch_size", "recon_loss", "kl_weight", "perceptual_weight"})
     training(key, std::string("recipe.") + key);
   training("batch_size", "data.batch_size");
@@ -50,10 +50,10 @@ std::vector<config::Alias> aliases() {
   list.push_back({"val_fraction", "recipe.val_fraction", nullptr, kFile});
   list.push_back({"spacing", "recipe.spacing", nullptr, kFile});
   list.push_back({"model_dir", "run.parent", nullptr, kFile});
-  list.push_back({"resume_ckpt", "train.resume", resume_of, "true = go on in the run folder"});
+  list.push_back({"resume_ckpt", "train.resume", resume_of, "true = resume in the run folder"});
   list.push_back(accepted_text("data_base_dir", "npz_dir, npz_dir_train and npz_dir_val say where volumes are"));
   list.push_back(accepted_text("output_dir", "encode and decode have --out"));
-  list.push_back(accepted_text("tfevent_path", "event files lie in the run folder"));
+  list.push_back(accepted_text("tfevent_path", "event files are in the run folder"));
 
   list.push_back({"lr", "optim.learning_rate", nullptr, ""});
   list.push_back({"images", "log.images", nullptr, "--no-images"});

@@ -61,11 +61,11 @@ class References {
         return refuse(path, text, "refers to no key at the top of the file", "write the value, or \"@key\" of a key at the top");
       }
       if (key.empty()) {
-        return refuse(path, text, "is code, and a config holds none", "write the value that it would give");
+        return refuse(path, text, "is code, which a config can't contain", "write the value that it would give");
       }
       const Json* target = find(key);
       if (target == nullptr || i == kMostReferences) {
-        return refuse(path, text, target == nullptr ? "refers to a key that is in no file" : "leads back to itself",
+        return refuse(path, text, target == nullptr ? "refers to a key that is in no file" : "refers to itself",
                       "add " + quoted(key) + " at the top of the file, or write the value here");
       }
       taken_.insert(key);
@@ -132,7 +132,8 @@ void read_network(Json& keys, std::vector<Problem>& problems) {
   const std::string target = text_of(network.take("_target_"));
   const std::size_t dot = target.rfind('.');
   if (target != "null" && target.substr(dot == std::string::npos ? 0 : dot + 1) != "AutoencoderKL") {
-    network.refuse("_target_", target + ", which is not here", "give an AutoencoderKL, the only network of this recipe");
+    network.refuse("_target_", target + ", which Millrace does not have",
+                   "give an AutoencoderKL, the only network of this recipe");
   }
   network.only("spatial_dims", 3);
   const Json in = keys.value("in_channels", Json());
@@ -174,9 +175,9 @@ Json keys_of_original_file(const Json& tree, config::Layers::Foreign& file) {
   Json keys = tree;
   for (const std::string_view section : kSecondStage) {
     if (keys.erase(std::string(section)) > 0)
-      file.notices.push_back(std::string(section) + ": of stage 2, which is outside this recipe");
+      file.notices.push_back(std::string(section) + ": it belongs to stage 2, which this recipe does not have");
   }
-  if (keys.erase("channel") > 0) file.notices.push_back("channel: nothing reads it, here and in the original");
+  if (keys.erase("channel") > 0) file.notices.push_back("channel: neither Millrace nor the original reads it");
   References references(tree, file);
   references.replace_in(keys, "", [](const std::string& key) { return is_one_of(kOwn, key); });
   for (const auto& item : tree.items()) {
@@ -191,9 +192,7 @@ Json keys_of_original_file(const Json& tree, config::Layers::Foreign& file) {
     keys.update(more);
   }
   if (const auto found = keys.find("resume_ckpt"); found != keys.end() && text_of(*found) == "true") {
-    file.notices.push_back(
-        "resume_ckpt: the run folder that --run names goes on; weights that MONAI saved are taken by "
-        "recipe.pretrained");
+    file.notices.push_back("resume_ckpt: --run names the run folder to resume; recipe.pretrained takes weights that MONAI saved");
   }
   return keys;
 }

@@ -116,11 +116,11 @@ TEST_F(OriginalFiles, EnvironmentAndTrainingConfigBecomeKeys) {
   EXPECT_THAT(config.origins.at("optim.learning_rate"), EndsWith("original1.json:13"));
   EXPECT_THAT(config.notices,
               ElementsAre("data_base_dir: npz_dir, npz_dir_train and npz_dir_val say where volumes are",
-                          "output_dir: encode and decode have --out", "tfevent_path: event files lie in the run folder",
-                          "diffusion_def: of stage 2, which is outside this recipe",
-                          "diffusion_train: of stage 2, which is outside this recipe",
-                          "NoiseScheduler: of stage 2, which is outside this recipe",
-                          "channel: nothing reads it, here and in the original"));
+                          "output_dir: encode and decode have --out", "tfevent_path: event files are in the run folder",
+                          "diffusion_def: it belongs to stage 2, which this recipe does not have",
+                          "diffusion_train: it belongs to stage 2, which this recipe does not have",
+                          "NoiseScheduler: it belongs to stage 2, which this recipe does not have",
+                          "channel: neither Millrace nor the original reads it"));
 }
 
 TEST_F(OriginalFiles, WhatAFileIsSilentAboutIsWhatTheOriginalTook) {
@@ -163,7 +163,7 @@ TEST_F(OriginalFiles, CodeAndWhatIsNotHereAreRefusedWithTheLine) {
     return found.empty() ? Problem{} : found[0];
   };
   const Problem code = only(problems_of_network("\"channels\": [32, \"$32 * 2\"]"));
-  EXPECT_EQ(code.what, "autoencoder_def.channels is \"$32 * 2\", which is code, and a config holds none");
+  EXPECT_EQ(code.what, "autoencoder_def.channels is \"$32 * 2\", which is code, which a config can't contain");
   EXPECT_THAT(code.where, EndsWith("original0.json:3"));
   EXPECT_EQ(code.next, "write the value that it would give");
   EXPECT_THAT(only(problems_of_network(R"("in_channels": "$@image_channels * 2")")).what, HasSubstr("which is code"));
@@ -172,7 +172,7 @@ TEST_F(OriginalFiles, CodeAndWhatIsNotHereAreRefusedWithTheLine) {
   EXPECT_THAT(nothing.next, HasSubstr("add \"latent\" at the top"));
   EXPECT_THAT(only(problems_of_network(R"("latent_channels": "@a::b")")).what, HasSubstr("refers to no key at the top"));
   const Problem other = only(problems_of_network(R"("_target_": "networks.VQVAE")"));
-  EXPECT_EQ(other.what, "autoencoder_def._target_ is networks.VQVAE, which is not here");
+  EXPECT_EQ(other.what, "autoencoder_def._target_ is networks.VQVAE, which Millrace does not have");
   EXPECT_THAT(other.where, EndsWith("original0.json:3"));
   EXPECT_TRUE(problems_of_network(R"("_target_": "AutoencoderKL")").empty());
   EXPECT_THAT(only(problems_of_network(R"("_target_": "networks.NotAutoencoderKL")")).what, HasSubstr("is not here"));
@@ -180,7 +180,8 @@ TEST_F(OriginalFiles, CodeAndWhatIsNotHereAreRefusedWithTheLine) {
   EXPECT_THAT(only(problems_of_network(R"("in_channels": 1, "out_channels": 2)")).what, HasSubstr("in_channels is 1"));
   EXPECT_THAT(only(problems_of_network(R"("num_res_blocks": [1, 2])")).what, HasSubstr("differs between the levels"));
   EXPECT_THAT(only(problems_of_network(R"("num_chanels": [1, 2])")).next, HasSubstr("num_channels"));
-  EXPECT_THAT(only(problems({R"({"a": "@b", "b": "@a", "autoencoder_def": {"channels": "@a"}})"})).what, HasSubstr("leads back"));
+  EXPECT_THAT(only(problems({R"({"a": "@b", "b": "@a", "autoencoder_def": {"channels": "@a"}})"})).what,
+              HasSubstr("refers to itself"));
 }
 
 TEST_F(OriginalFiles, TheOriginalsFlagsParse) {

@@ -1,4 +1,4 @@
-// For the tests of this folder: a tiny sky whose files are in memory, and a recipe on it.
+// For the tests of this folder: a tiny sky whose files are in memory, and a recipe that uses it.
 #pragma once
 
 #include <ATen/ops/from_blob.h>

@@ -45,12 +45,12 @@ std::vector<config::Alias> aliases() {
                                                                                                         // is given
   model("model_dir", "run.parent");
   model("model_name", "run.name");
-  list.push_back(accepted_text("model_params.model_path", "model_dir says where runs go"));
+  list.push_back(accepted_text("model_params.model_path", "model_dir is the folder of the runs"));
   list.push_back(accepted_text("model_params.load_dir", "a run is resumed in its own folder"));
   add("model_params", "gal_mask", "recipe.ra_keep", nullptr);
   add("model_params", "split", "recipe.split", nullptr);
   add("model_params", "SCALING", "recipe.scale", nullptr);
-  list.push_back({"model_params.model_version", "", nullptr, "v1 is the network here; others are refused"});
+  list.push_back({"model_params.model_version", "", nullptr, "Millrace has only network v1"});
   list.push_back(accepted_text("model_params.learning_rate", "the original trains at training_params.learning_rate"));
   training("cosmopath", "recipe.signal_dir");
   training("galpath", "recipe.foreground_dir");
@@ -59,11 +59,11 @@ std::vector<config::Alias> aliases() {
   training("ra_shift_aug", "recipe.ra_shift");
   training("batch_size", "data.batch_size");
   for (const char* key : {"train_num_workers", "num_workers"}) training(key, "data.workers");
-  list.push_back(accepted_word("training_params.val_num_workers", "validation has readers of its own, as many as it needs"));
+  list.push_back(accepted_word("training_params.val_num_workers", "validation has its own readers, as many as it needs"));
   training("prefetch_factor", "data.prefetch");
   add("training_params", "use_cache", "data.cache", cache_of, "true = auto, false = off");
   for (const char* key : {"set_use_cache", "save_cache", "load_cache"})
-    list.push_back(accepted_word(std::string("training_params.") + key, "use_cache decides; what is kept is kept for the run"));
+    list.push_back(accepted_word(std::string("training_params.") + key, "use_cache decides; the cache lasts for the whole run"));
   training("optimizer", "optim.name");
   training("learning_rate", "optim.learning_rate");
   training("weight_decay", "optim.weight_decay");
@@ -78,13 +78,12 @@ std::vector<config::Alias> aliases() {
   training("early_stopping_min_delta", "train.early_stop_delta");
   add(
       "training_params", "load_model", "train.resume", [](const Json& value) { return is_true(value) ? Json("auto") : Json(); },
-      "true = go on from the run folder");
+      "true = resume the run in the run folder");
   training("mixed_precision", "precision.dtype", precision_of);
   training("use_grad_checkpoint", "memory.recompute", [](const Json& value) {
     return is_true(value) ? Json{"layer1", "layer2", "layer3", "layer4", "layer5", "layer6"} : Json{"none"};
   });
-  list.push_back(
-      accepted_word("training_params.use_compile", "there is nothing to compile; what it would gain is in the kernels"));
+  list.push_back(accepted_word("training_params.use_compile", "there is nothing to compile; the kernels are fused already"));
   list.push_back(accepted_text("training_params.compile_mode", "there is nothing to compile"));
   for (const char* key : {"signal_dir", "foreground_dir"}) list.push_back({key, std::string("recipe.") + key, nullptr, ""});
   return list;

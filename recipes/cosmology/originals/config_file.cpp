@@ -14,13 +14,14 @@ Json keys_of_original_file(const Json& tree, config::Layers::Foreign& file) {
   Json keys = tree;
   for (const char* section : {"moment_2_params", "moment2_params"}) {
     if (keys.erase(section) > 0)
-      file.notices.push_back(std::string(section) + ": of the original's second-moment script, which is not here");
+      file.notices.push_back(std::string(section) +
+                             ": it belongs to the original's second-moment script, which Millrace does not have");
   }
   if (has(tree, "model_params", "model_version") && tree["model_params"]["model_version"] != "v1") {
-    file.problems.push_back({"the file is of the original's network " + tree["model_params"]["model_version"].dump() +
-                                 " (residual blocks, chosen strides and padding), which is not here; the network here is v1",
-                             "model_params.model_version",
-                             "give a file of v1, or describe v1 by recipe.filters, recipe.act, recipe.loss"});
+    file.problems.push_back(
+        {"the file is for the original's network " + tree["model_params"]["model_version"].dump() +
+             " (residual blocks, chosen strides and padding), which Millrace does not have; the network here is v1",
+         "model_params.model_version", "give a file of v1, or describe v1 by recipe.filters, recipe.act, recipe.loss"});
     return Json::object();
   }
   if (has(tree, "training_params", "train_num_workers"))

@@ -19,26 +19,26 @@ constexpr std::string_view kUvh5Help =
 
 Makes the folder of a cosmology run from uvh5 files (pyuvdata's form of an interferometer's visibilities). Files are joined along
 times, channels, baselines and polarisations, whatever the order of their rows. Each polarisation and stretch of times becomes a
-file of its own in DIR/foreground or DIR/signal; DIR/train.json is the config to train with.
+separate file in DIR/foreground or DIR/signal; DIR/train.json is the config to train with.
 
   --out DIR             a new or empty folder
-  --signal FILE|FOLDER  uvh5 files of the signal alone, taken by the same choice; may be given again
-  --make-signal RMS     signals of known truth instead, made up: their root mean square in the unit of the files
-  --signals N           how many of them (default 40)
-  --seed N              of the made-up signals (default 0)
-What is taken (default: everything but autos)
+  --signal FILE|FOLDER  uvh5 files of the signal alone, with the same selection; may be given several times
+  --make-signal RMS     generate signals whose truth is known; RMS is their root mean square in the unit of the files
+  --signals N           number of generated signals (default 40)
+  --seed N              seed of the generated signals (default 0)
+Selection (default: everything except autos)
   --pol xx,yy           polarisations
   --baselines 0-1,0-2   pairs of antennas
   --antennas 0,1,2      baselines between these
-  --autos               also an antenna with itself
+  --autos               also baselines between an antenna and itself
   --band LOW:HIGH       channels inside this band, MHz
   --channels A:B        channels from A up to and without B, counted from 0 (after --band)
   --times A:B           times from A up to and without B
-  --times-per-file N    times of one sample; "all": one sample a polarisation. Default: what gives ten files, if the times allow
-What becomes of flags
+  --times-per-file N    times in a sample; "all": one sample per polarisation. Default: ten files, if there are enough times
+Flagged values
   --flags RULE          interpolate (default: along frequency, whole spectra along time), zero, or keep the values as they are
-  --max-flagged SHARE   a larger share of a polarisation's values is refused (default 0.5)
-  --fill-bad            values that no file has, or that are not finite, count as flagged; otherwise they are refused
+  --max-flagged SHARE   largest share of flagged values in a polarisation; more are an error (default 0.5)
+  --fill-bad            values that no file has, or that are not finite, count as flagged; otherwise they are an error
 )";
 
 using uvh5::Baseline;
@@ -225,7 +225,8 @@ class Uvh5Words {
     if (wish.made_signal_rms && !wish.signal.empty())
       problems.push_back({"--signal and --make-signal exclude each other", "millrace uvh5", "leave one out"});
     if (wish.made_signal_rms && wish.foreground.empty())
-      problems.push_back({"--make-signal needs files to go with", "millrace uvh5", "name uvh5 files, or a folder of them"});
+      problems.push_back(
+          {"--make-signal needs files of the foreground", "millrace uvh5", "name uvh5 files, or a folder of them"});
     if (!result.out.empty() && has_sample_data(Fs::real(), result.out))
       problems.push_back({"the folder is not empty", "--out=" + result.out.string(), "choose another, or remove this one first"});
   }

@@ -39,8 +39,9 @@ std::vector<Header> open_files(const std::vector<std::filesystem::path>& paths, 
   return headers;
 }
 
-// Chooses the number of times in a file: the largest multiple of 4 that divides the number of all times and gives enough files;
-// if there is no such multiple, the smallest number of at least kShortest that divides it; else all times.
+// Chooses the number of times in a file. Candidates are the multiples of 4, at least kShortest, that divide the number of all
+// times. The largest one that gives enough files is chosen; if none does, the smallest one. Without a candidate, a file has all
+// times.
 std::int64_t chosen_length(std::int64_t times, std::int64_t polarisations) {
   std::int64_t shortest = times;
   for (std::int64_t length = times; length >= kShortest; --length) {
@@ -101,7 +102,7 @@ class Converter {
     for (std::size_t i = 0; i < steps.size(); ++i) {
       if (steps[i] > kGapInChannels * usual)
         add_notice("gap", fixed(steps[i] / 1e6, 3) + " MHz between channels " + std::to_string(i) + " and " +
-                              std::to_string(i + 1) + ": the network takes them for neighbours");
+                              std::to_string(i + 1) + ": the network treats them as neighbours");
     }
   }
 
@@ -125,11 +126,10 @@ class Converter {
                  " MHz",
              "choose the same with --band or --channels");
     if (a.baselines.size() == b.baselines.size() && !turn_like(signal_.axes, a))
-      add_notice("pairing",
-                 "the signal's antennas are not the foreground's: baselines go together in their order, the first is " +
-                     text_of(b.baselines.front()) + " with " + text_of(a.baselines.front()));
+      add_notice("pairing", "the signal's antennas are not the foreground's: baselines are paired in their order, the first is " +
+                                text_of(b.baselines.front()) + " with " + text_of(a.baselines.front()));
     if (a.unit != b.unit)
-      refuse("the signal is in " + quoted(b.unit) + ", the foreground in " + quoted(a.unit), "bring both to one unit");
+      refuse("the signal is in " + quoted(b.unit) + ", the foreground in " + quoted(a.unit), "convert both to the same unit");
   }
 
   void choose_length(const Axes& axes) {
@@ -147,7 +147,7 @@ class Converter {
              "--times-per-file", "give a smaller number"});
       else if (has % length_ != 0)
         add_notice("left out", "the last " + std::to_string(has % length_) + " of " + std::to_string(has) + " times of the " +
-                                   role->name + ", which fill no file of " + std::to_string(length_));
+                                   role->name + ", too few for a file of " + std::to_string(length_));
     }
     refuse_all(problems_);
   }
@@ -160,9 +160,9 @@ class Converter {
     if (at_once < all)
       add_notice("memory", "the " + role.name + " is read " + std::to_string((all + at_once - 1) / at_once) +
                                " times for each polarisation, " + with_commas(at_once) +
-                               " baselines at a time: all of it takes " +
+                               " baselines at a time: the whole takes " +
                                human_bytes(static_cast<double>(*element_count(role.axes.shape()) * kBytesOfAValue)) + ", " +
-                               human_bytes(static_cast<double>(memory)) + " are to be had");
+                               human_bytes(static_cast<double>(memory)) + " are available");
     return at_once;
   }
 
@@ -195,7 +195,7 @@ class Converter {
       }
       refuse_twice(role, polarisation, twice);
       const FlagCount count = flags.finish(problems_);
-      if (!problems_.empty()) continue;  // reads the other polarisations too, because they may have further problems
+      if (!problems_.empty()) continue;  // continues with the next polarisation, because it may have further problems
       add_notice("flags", role.name + " " + name + ": " + text_of_flags(count, wish_.flags));
       role.written += parts.write();
     }
@@ -223,7 +223,7 @@ class Converter {
     signal_.sum_of_squares = *wish_.made_signal_rms * *wish_.made_signal_rms;
     signal_.values = 1;
     add_notice("signal",
-               std::to_string(wish_.made_signals) + " files made up, rms " + size_text(*wish_.made_signal_rms, axes.unit));
+               std::to_string(wish_.made_signals) + " generated files, rms " + size_text(*wish_.made_signal_rms, axes.unit));
   }
 
   void write_config(const Axes& axes) {

@@ -29,7 +29,7 @@ struct Wish {
 
 // The result of a conversion.
 struct Converted {
-  std::vector<std::pair<std::string, std::string>> notices;  // lines for the user, each with the word before it
+  std::vector<std::pair<std::string, std::string>> notices;  // lines for the user: a label and a text
   Json config = Json::object();                              // the config for `millrace train`; empty if signal or foreground is
                                                              // missing
 };

@@ -16,9 +16,9 @@ namespace {
 constexpr double kSameTime = 1e-3 / 86400;  // in days
 constexpr double kSameChannel = 1;          // in hertz
 constexpr std::int64_t kBlockBytes = std::int64_t{64} << 20U;
-constexpr std::size_t kShown = 30;       // a message lists at most this many baselines
-constexpr std::int64_t kFewestRows = 8;  // of the rows that the axes allow, at least one in this many must exist, whatever is
-                                         // done about missing ones
+constexpr std::size_t kShown = 30;  // a message lists at most this many baselines
+// The files must have at least one in this many of the rows that the axes allow, even if missing rows are filled.
+constexpr std::int64_t kFewestRows = 8;
 
 std::vector<double> ascending(std::vector<double> values, double apart) {
   std::sort(values.begin(), values.end());
@@ -90,7 +90,7 @@ void choose_baselines(Axes& axes, const Selection& selection, std::vector<Proble
     axes.notices.push_back(std::to_string(autos) + (autos == 1 ? " auto-correlation is" : " auto-correlations are") +
                            " left out; --autos keeps them");
   if (axes.baselines.empty() && unknown.empty())
-    problems.push_back({"of " + std::to_string(all) + " baselines the selection keeps none", "--baselines, --antennas, --autos",
+    problems.push_back({"the selection keeps none of " + std::to_string(all) + " baselines", "--baselines, --antennas, --autos",
                         autos > 0 ? "all that are chosen are autos: give --autos to keep them" : "choose others"});
 }
 
@@ -169,7 +169,7 @@ void add_separations(Axes& axes, std::span<const Header> files) {
   }
 }
 
-// Where a file's values go: the place of its channels on the joint axis, and which of its polarisations is read.
+// The destination of a file's values: the place of its channels on the joint axis, and the polarisation that is read.
 struct Target {
   std::vector<std::int64_t> channels;
   std::int64_t polarisation = -1, exchanged_polarisation = -1;
@@ -308,7 +308,7 @@ std::optional<Axes> axes_of(std::span<const Header> files, const Selection& sele
     if (file.unit != files[0].unit)
       problems.push_back({file.name() + " is in " + (file.unit.empty() ? "an unknown unit" : quoted(file.unit)) + ", " +
                               files[0].name() + " in " + (files[0].unit.empty() ? "an unknown unit" : quoted(files[0].unit)),
-                          file.file->path().string(), "bring both to one unit, or leave one out"});
+                          file.file->path().string(), "convert both to the same unit, or leave one out"});
   }
   axes.unit = files[0].unit;
   axes.times = ascending(std::move(axes.times), kSameTime);

@@ -19,12 +19,12 @@ struct Part {
   std::int64_t begin = 0, end = -1;
 };
 
-// What is selected from the files. The default is everything except baselines of an antenna with itself.
+// The selection from the files. By default it has everything except baselines between an antenna and itself.
 struct Selection {
   std::vector<std::int64_t> polarisations;
   std::vector<Baseline> baselines;
   std::vector<std::int64_t> antennas;  // if given, both antennas of a baseline must be in this list
-  bool autos = false;                  // true: includes baselines of an antenna with itself
+  bool autos = false;                  // true: includes baselines between an antenna and itself
   Part channels, times;                // of the joint axes
   std::optional<std::pair<double, double>> band_mhz;
 };
@@ -73,8 +73,8 @@ struct Visibilities {
 // and changes nothing.
 bool turn_like(Axes& axes, const Axes& like);
 
-// Reads the values, some 64 MB of a file at a time. If a row has its antennas in the other order, its values are conjugated and
-// its polarisation xy becomes yx. `twice` gets, for each file, the number of values that an earlier file already had.
+// Reads the values, about 64 MB of a file at a time. If a row has its antennas in the other order, its values are conjugated
+// and its polarisation xy becomes yx. `twice` gets, for each file, the number of values that an earlier file already had.
 [[nodiscard]] Visibilities read_visibilities(std::span<const Header> files, const Axes& axes, std::int64_t polarisation,
                                              std::span<std::int64_t> twice);
 

@@ -209,8 +209,7 @@ std::string header_text(const Header& header) {
           : freq.size() > 1 ? " in no order"
                             : "") +
          ", " + joined(header.polarisations, " ", polarisation_name) + ", " +
-         (header.unit.empty() ? "unit not said, taken for kelvin" : header.unit) + ", " +
-         (header.wide ? "complex128" : "complex64");
+         (header.unit.empty() ? "no unit, taken as kelvin" : header.unit) + ", " + (header.wide ? "complex128" : "complex64");
 }
 
 std::string read_as(const hdf5::File& file) {
@@ -229,7 +228,7 @@ std::string read_as(const hdf5::File& file) {
   if (times.size() > 1) {
     constexpr double kSecondsOfDay = 86400;
     text += ", " + significant((times.back() - times.front()) * kSecondsOfDay / static_cast<double>(times.size() - 1), 4) +
-            " s apart in the mean";
+            " s apart on average";
   }
   return text + "; " + (header->has_flags ? "with" : "without") + " flags, " + (header->has_samples ? "with" : "without") +
          " nsamples";

@@ -44,7 +44,7 @@ struct Header {
 // inverse; nullopt for an unknown name.
 [[nodiscard]] std::string polarisation_name(std::int64_t number);
 [[nodiscard]] std::optional<std::int64_t> polarisation_number(const std::string& name);
-// The polarisation if the two antennas change places: xy becomes yx.
+// The polarisation after the two antennas are exchanged: xy becomes yx.
 [[nodiscard]] std::int64_t exchanged(std::int64_t polarisation);
 
 // A text such as "60 rows, 1,024 channels 100.000 to 199.902 MHz ascending, xx yy, Jy, complex64".

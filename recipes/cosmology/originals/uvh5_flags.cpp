@@ -12,7 +12,8 @@ using Complex = std::complex<double>;
 
 bool is_finite(const Complex& value) { return std::isfinite(value.real()) && std::isfinite(value.imag()); }
 
-// Interpolates the bad ones of `count` values that lie `stride` apart. Returns false if all of them are bad.
+// Replaces the bad values among `count` values by interpolation. The values are `stride` elements apart. Returns false if all
+// of them are bad.
 bool interpolate_line(Complex* values, const Value* states, std::int64_t count, std::int64_t stride) {
   const auto next_good = [&](std::int64_t i) {
     while (i < count && states[i * stride] != Value::good) ++i;

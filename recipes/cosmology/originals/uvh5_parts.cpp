@@ -73,7 +73,7 @@ Parts::Parts(std::filesystem::path folder, std::string name, const Axes& axes, s
 Parts::~Parts() {
   try {
     Fs::real().remove_all(waiting(-1));
-  } catch (const FsError&) {  // NOLINT(bugprone-empty-catch): they lie in a folder that is being made, and go with it
+  } catch (const FsError&) {  // NOLINT(bugprone-empty-catch): the converter removes the unfinished folder around them
   }
 }
 

@@ -11,7 +11,7 @@
 
 namespace millrace::recipes::cosmology::uvh5 {
 
-// Bytes that the conversion needs for a selected value: as it was read, its state, and as it is stored.
+// Bytes of memory for each selected value: the value as read, its state, and the value as stored.
 inline constexpr std::int64_t kBytesOfAValue = 33;
 
 // The number of baselines, with all channels and times of `axes`, that fit into `memory` bytes; at least 1.

@@ -219,7 +219,7 @@ TEST_F(Uvh5, AFewBaselinesAtATimeMakeTheSameFiles) {
     little.memory = baselines * 5 * 3 * static_cast<std::uint64_t>(kBytesOfAValue);
     const stdfs::path piece_by_piece = converted(little);
     const std::string passes = baselines == 1 ? "4 times for each polarisation, 1" : "2 times for each polarisation, 3";
-    EXPECT_THAT(told_, HasSubstr("memory: the foreground is read " + passes + " baselines at a time: all of it takes 2.0 kB"));
+    EXPECT_THAT(told_, HasSubstr("memory: the foreground is read " + passes + " baselines at a time: the whole takes 2.0 kB"));
     EXPECT_THAT(told_, HasSubstr("memory: the signal is read "));
     std::string others;  // all other lines
     std::istringstream lines(told_);
@@ -259,7 +259,7 @@ TEST_F(Uvh5, TheSignalsBaselinesAreTurnedAsTheForegroundsAre) {
   other.turned = {};
   other.baselines = {{4, 5}, {4, 6}, {5, 6}};
   (void)converted({.foreground = {folder_ / "a.uvh5"}, .signal = {made("c.uvh5", other)}});
-  EXPECT_THAT(told_, HasSubstr("pairing: the signal's antennas are not the foreground's: baselines go together in their order, "
+  EXPECT_THAT(told_, HasSubstr("pairing: the signal's antennas are not the foreground's: baselines are paired in their order, "
                                "the first is 4-5 with 0-1\n"));
 }
 
@@ -306,7 +306,7 @@ TEST_F(Uvh5, FlagsFollowTheRuleAndAreCounted) {
   const auto values = vis_of(to / "foreground/xx-t0000.h5");
   const auto at = [&](std::size_t f, std::size_t t) { return values[f * 3 + t]; };
   const auto real = [](double hz, double time = 2459000.10) { return Observation::value({0, 1}, time, hz, -5); };
-  EXPECT_EQ(at(0, 0), real(101e6));  // beyond the last unflagged value: that value
+  EXPECT_EQ(at(0, 0), real(101e6));  // beyond the last unflagged value, that value is repeated
   EXPECT_EQ(at(1, 0), real(101e6));
   EXPECT_NEAR(std::abs(at(2, 0) - real(102e6)), 0, 1e-4);  // the values are linear in frequency, so interpolation is exact
   EXPECT_NEAR(std::abs(at(3, 0) - real(103e6)), 0, 1e-4);
@@ -365,7 +365,7 @@ TEST_F(Uvh5, EveryMistakeOfADataSetComesAtOnce) {
 
 TEST_F(Uvh5, AFolderIsReadyToTrainOn) {
   const stdfs::path to = converted({.foreground = {made("a.uvh5", {})}, .made_signal_rms = 0.5, .made_signals = 6});
-  EXPECT_THAT(told_, HasSubstr("signal: 6 files made up, rms 0.5"));
+  EXPECT_THAT(told_, HasSubstr("signal: 6 generated files, rms 0.5"));
   EXPECT_THAT(told_, HasSubstr("padding: 3 baselines to 4, 5 channels to 8, 3 times to 4, mirrored in the run"));
   const Json config = Json::parse(Fs::real().read_file(to / "train.json"));
   EXPECT_EQ(config, Json::parse(R"({"data": {"batch_size": 4, "dir": "."},
@@ -388,7 +388,7 @@ TEST_F(Uvh5, LengthsAreChosenSoThatTenFilesComeOfIt) {
   (void)converted({.foreground = {file}});
   EXPECT_THAT(told_, HasSubstr("foreground: 10 files of [3,5,12] baselines, channels, times"));
   (void)converted({.foreground = {file}, .times_per_file = 16});
-  EXPECT_THAT(told_, HasSubstr("left out: the last 12 of 60 times of the foreground, which fill no file of 16"));
+  EXPECT_THAT(told_, HasSubstr("left out: the last 12 of 60 times of the foreground, too few for a file of 16"));
   EXPECT_THAT(told_, HasSubstr("foreground: 6 files of [3,5,16]"));
   EXPECT_THAT(refused({.foreground = {file}, .times_per_file = 61}),
               HasSubstr("the foreground has 60 times, a file shall have 61"));

@@ -50,8 +50,8 @@ void written(const stdfs::path& folder, const Write& write) {
   }
 }
 
-// A pattern for the names of all modules with an adapter. A list of their last names would not do, because modules of the tower
-// and of the decoder have the same ones.
+// A pattern for the names of all modules with an adapter. A list of the last parts of the names would be ambiguous, because
+// modules of the tower and of the decoder share them.
 std::string target_pattern(const RecipeConfig& config) {
   const std::string decoder = "language_model.*\\.(" + words_of(config.lora_targets, "|") + ")";
   return config.lora_vision ? ".*(" + decoder + "|vision_tower.*\\.(q_proj|k_proj|v_proj))" : ".*" + decoder;
@@ -107,8 +107,8 @@ Json read_config(const stdfs::path& file) {
 void refuse_other_kinds(const Json& config, const stdfs::path& file) {
   for (const char* flag : {"use_rslora", "use_dora", "fan_in_fan_out", "lora_bias", "use_qalora", "use_bdlora"}) {
     if (config.value(flag, Json()) == true)
-      throw SnapshotError({"the adapters were made with " + std::string(flag) + ", which is not known here", file.string(),
-                           "train adapters with that off"});
+      throw SnapshotError({"the adapters were made with " + std::string(flag) + ", which Millrace does not support",
+                           file.string(), "train adapters without it"});
   }
   for (const char* pattern : {"rank_pattern", "alpha_pattern"}) {
     if (config.contains(pattern) && !config[pattern].empty())
@@ -282,16 +282,16 @@ std::string read_adapter(PairModel& model, const stdfs::path& from) {
     if (it == wanted.end())
       throw SnapshotError(
           {"the file has " + quoted(name) + " of shape " + shape_text(value) + ", the model has nothing of that name",
-           file.string(), "add " + quoted(projection_of(name)) + " to what recipe.lora_targets names"});
+           file.string(), "add " + quoted(projection_of(name)) + " to recipe.lora_targets"});
     if (it->second.sizes() != value.sizes())
       throw SnapshotError(
           {"the adapter's " + quoted(name) + " has shape " + shape_text(value) + ", the model expects " + shape_text(it->second),
-           file.string(), "set recipe.lora_r and the sizes of recipe as the adapter has them"});
+           file.string(), "set recipe.lora_r and the sizes in section recipe to those of the adapter"});
   }
   for (const auto& [name, value] : wanted) {
     if (!stored.contains(name))
       throw SnapshotError({"the file has no " + quoted(name) + ", the model expects it of shape " + shape_text(value),
-                           file.string(), "set recipe.lora_targets and recipe.lora_vision as the adapter has them"});
+                           file.string(), "set recipe.lora_targets and recipe.lora_vision to those of the adapter"});
   }
   for (auto& [name, value] : wanted) value.copy_(stored.at(name));
   return "adapter: " + std::to_string(wanted.size()) + " weights from " + file.string() +

@@ -5,8 +5,8 @@ namespace millrace::recipes::image_pairs {
 std::vector<config::Alias> aliases() {
   return {{"data_dir", "data.dir", nullptr, "the original's flag"},
           {"output_dir", "run.parent", nullptr, "the original's flag: folder of the run folders"},
-          {"clean", "recipe.photographs", nullptr, "as make-data has it"},
-          {"baseline", "recipe.baseline", nullptr, "eval --baseline: beside the network"},
+          {"clean", "recipe.photographs", nullptr, "as in make-data"},
+          {"baseline", "recipe.baseline", nullptr, "eval --baseline: for comparison with the network"},
           {"samples", "recipe.val_samples", nullptr, "the original's flag of eval: pairs; 0 = all"}};
 }
 

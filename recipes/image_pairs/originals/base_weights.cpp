@@ -30,7 +30,7 @@ namespace stdfs = std::filesystem;
 constexpr const char* kConfig = "config.json";
 constexpr std::uint64_t kMostIndexBytes = 64 << 20;
 constexpr std::string_view kVisionEnd = "vision_tower.vision_model.post_layernorm.";
-constexpr std::string_view kAnotherModel = "give recipe the sizes of the model that these are the weights of";
+constexpr std::string_view kAnotherModel = "set the sizes in section recipe to those of the model that has these weights";
 
 // file -> names of its weights, from an index
 using Listed = std::map<std::string, std::set<std::string>>;
@@ -66,7 +66,7 @@ Activation activation_named(const Json& word, const stdfs::path& path) {
   const std::string text = word.is_string() ? word.get<std::string>() : word.dump();
   if (std::ranges::find(known, text) != known.end()) return config::detail::Codec<Activation>::read(word);
   throw refused("the tower's activation is " + quoted(text) + ", the model has " + joined(known, ", "), path,
-                "set recipe.vision_activation to the one that is meant, or take weights of another tower");
+                "set recipe.vision_activation to the right one, or use the weights of another tower");
 }
 
 Listed read_index(const stdfs::path& path) {
@@ -77,14 +77,14 @@ Listed read_index(const stdfs::path& path) {
       if (!value.is_string()) break;
       const auto shard = value.get<std::string>();
       if (shard.empty() || stdfs::path(shard).filename() != stdfs::path(shard))
-        throw refused("the index has weight " + quoted(name) + " in " + quoted(shard) + ", which is no file beside it", path,
+        throw refused("the index has weight " + quoted(name) + " in " + quoted(shard) + ", which is not a file next to it", path,
                       "put the files next to their index, as they were published");
       files[shard].insert(name);
     }
   }
   if (files.empty())
     throw refused("the index has no object \"weight_map\" of weights and their files", path,
-                  "fetch the index once more, or give the weights' files themselves");
+                  "download the index again, or name the files of weights themselves");
   return files;
 }
 
@@ -104,7 +104,7 @@ void open_folder(std::vector<File>& files, const stdfs::path& folder) {
     for (auto& [shard, names] : read_index(index)) {
       if (!stdfs::exists(folder / shard, none))
         throw refused("the index names the file " + quoted(shard) + " with " + std::to_string(names.size()) +
-                          " weights, which is not there",
+                          " weights, which does not exist",
                       index, "download that file too, and put it next to the index");
       open_file(files, folder / shard, std::move(names));
     }
@@ -165,7 +165,7 @@ class Loading {
     std::string text = "base: " + std::to_string(places_.size()) + " weights, " + human_bytes(bytes) + ", from " + given();
     if (files_.size() > 1) text += " (" + std::to_string(files_.size()) + " files)";
     if (!left_out_.empty()) text += "; not used: " + joined(left_out_, ", ", [](const std::string& what) { return what; });
-    return text + (projector_ ? "" : "; the projector is drawn anew");
+    return text + (projector_ ? "" : "; the projector gets new random weights");
   }
 
  private:
@@ -178,7 +178,7 @@ class Loading {
     for (const std::string& name : file.expected) {
       if (file.stored.find(name) == nullptr)
         throw refused("the index has " + quoted(name) + " in this file, the file does not", file.stored.path(),
-                      "fetch index and files once more: they are of different versions");
+                      "download index and files again: they have different versions");
     }
     for (const format::StoredTensor& tensor : file.stored.tensors()) {
       const std::string name = published_name(tensor.name);
@@ -202,7 +202,7 @@ class Loading {
                     path, kAnotherModel);
     const auto [it, is_new] = places_.emplace(name, place);
     if (!is_new)
-      throw refused("the weight " + quoted(name) + " lies in this file and in " + it->second.file->path().string(), path,
+      throw refused("the weight " + quoted(name) + " is in this file and in " + it->second.file->path().string(), path,
                     "name files of one model in recipe.base_weights");
   }
 
@@ -268,7 +268,8 @@ std::optional<Activation> activation_of_base(const RecipeConfig& config) {
     if (!stdfs::is_regular_file(path, none)) continue;
     const Json of_base = read_json(path);
     if (!of_base.is_object())
-      throw refused("the file is no JSON object", path, "fetch it once more, or set recipe.vision_activation and take it away");
+      throw refused("the file is not a JSON object", path,
+                    "download it again, or set recipe.vision_activation and remove the file");
     const bool is_tower_alone = of_base.value("model_type", Json()) == "clip_vision_model";
     const Json tower = is_tower_alone ? of_base : of_base.value("vision_config", Json::object());
     if (tower.is_object() && tower.contains("hidden_act")) return activation_named(tower["hidden_act"], path);

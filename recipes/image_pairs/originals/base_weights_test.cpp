@@ -119,7 +119,7 @@ TEST_F(BaseWeights, ComeFromAFileAFolderAndShards) {
   const stdfs::path file = write("weights.safetensors", weights_of(source));
   for (const char* kind : {"file", "folder", "shards"}) {
     if (kind == std::string("folder")) stdfs::rename(file, folder_ / "model.safetensors");
-    if (kind == std::string("shards")) write_shards(weights_of(source));  // these need an index
+    if (kind == std::string("shards")) write_shards(weights_of(source));  // shards need an index
     const auto model = model_of(tiny_base(), {kind == std::string("file") ? file.string() : folder_.string()});
     const std::string told = load_base(*model, model->config());
     EXPECT_TRUE(same_base(source, *model)) << kind;
@@ -149,7 +149,7 @@ TEST_F(BaseWeights, AreTakenUnderLaterNamesAndFromTowersAlone) {
       model_of(tiny_base(), {write("clip.safetensors", tower).string(), write("llama.safetensors", decoder).string()});
   const Tensors before = weights_of(*both);
   const at::Tensor projector = before.at("multi_modal_projector.linear_1.weight").clone();
-  EXPECT_THAT(load_base(*both, both->config()), HasSubstr("the projector is drawn anew"));
+  EXPECT_THAT(load_base(*both, both->config()), HasSubstr("the projector gets new random weights"));
   EXPECT_TRUE(at::equal(weights_of(*both).at("multi_modal_projector.linear_1.weight"), projector));
   EXPECT_TRUE(
       at::equal(weights_of(*both).at("language_model.lm_head.weight"), weights_of(source).at("language_model.lm_head.weight")));
@@ -179,7 +179,7 @@ TEST_F(BaseWeights, TheTowersActivationIsWhatTheirConfigNames) {
               AllOf(HasSubstr("the tower's activation is \"relu\", the model has quick_gelu, gelu, gelu_pytorch_tanh"),
                     HasSubstr("config.json"), HasSubstr("recipe.vision_activation")));
   EXPECT_THAT(refusal_of(R"({"vision_config": {"hidden_act": 3}})"), HasSubstr("the tower's activation is \"3\""));
-  EXPECT_THAT(refusal_of("[1"), HasSubstr("the file is no JSON object"));
+  EXPECT_THAT(refusal_of("[1"), HasSubstr("the file is not a JSON object"));
 }
 
 TEST_F(BaseWeights, OfBlocksThatAreNotBuiltAreLeftOut) {
@@ -190,7 +190,8 @@ TEST_F(BaseWeights, OfBlocksThatAreNotBuiltAreLeftOut) {
   published["vision_tower.vision_model.post_layernorm.weight"] = at::ones({8});
   published["vision_tower.vision_model.post_layernorm.bias"] = at::zeros({8});
   write("model.safetensors", published);
-  const auto model = model_of(tiny_base(), {folder_.string()});  // -2
+  // By default the last block is not built (vision_feature_layer -2).
+  const auto model = model_of(tiny_base(), {folder_.string()});
   EXPECT_THAT(load_base(*model, model->config()), HasSubstr("not used: the tower's last norm, vision block 2"));
   EXPECT_TRUE(at::equal(weights_of(*model).at("vision_tower.vision_model.encoder.layers.1.mlp.fc1.weight"),
                         weights_of(source).at("vision_tower.vision_model.encoder.layers.1.mlp.fc1.weight")));
@@ -245,7 +246,7 @@ TEST_F(BaseWeights, OfFilesThatAreNotThereAreRefused) {
   EXPECT_THAT(refused(tiny_base(), {folder_.string(), (folder_ / first).string()}), HasSubstr("given twice"));
   stdfs::copy_file(folder_ / first, folder_ / "again.safetensors");
   EXPECT_THAT(refused(tiny_base(), {folder_.string(), (folder_ / "again.safetensors").string()}),
-              AllOf(HasSubstr("lies in this file and in"), HasSubstr(first)));
+              AllOf(HasSubstr("is in this file and in"), HasSubstr(first)));
   stdfs::remove(folder_ / first);
   EXPECT_THAT(refused(tiny_base()), AllOf(HasSubstr("names the file \"" + first), HasSubstr("not there")));
   write(first, {{"a", at::ones({1})}});
@@ -255,7 +256,7 @@ TEST_F(BaseWeights, OfFilesThatAreNotThereAreRefused) {
     EXPECT_THAT(refused(tiny_base()), HasSubstr("no object \"weight_map\"")) << text;
   }
   write_text("model.safetensors.index.json", R"({"weight_map": {"a": "../other.safetensors"}})");
-  EXPECT_THAT(refused(tiny_base()), HasSubstr("no file beside it"));
+  EXPECT_THAT(refused(tiny_base()), HasSubstr("which is not a file next to it"));
   write("whole.safetensors", weights_of(source));
   stdfs::resize_file(folder_ / "whole.safetensors", stdfs::file_size(folder_ / "whole.safetensors") - 4);
   EXPECT_THROW((void)refused(tiny_base(), {(folder_ / "whole.safetensors").string()}), DataError);
@@ -317,7 +318,7 @@ TEST_F(SevenBillionNames, LoadWithinBoundedMemory) {
   struct Row {
     DType stored;
     at::ScalarType kept;
-    std::int64_t most;  // in addition to the model
+    std::int64_t most;  // bytes in addition to the model
   };
   for (const Row& row : {Row{DType::bf16, at::kBFloat16, 0}, Row{DType::f16, at::kBFloat16, kLoadingBytes},
                          Row{DType::f32, at::kBFloat16, kLoadingBytes}}) {
@@ -326,7 +327,7 @@ TEST_F(SevenBillionNames, LoadWithinBoundedMemory) {
     const device::TensorMemory before = device::tensor_memory();
     device::reset_peak_tensor_memory();
     const std::string told = load_base(*model, model->config());
-    constexpr std::int64_t kSmall = 64 << 10;  // the projector's, which is fp32
+    constexpr std::int64_t kSmall = 64 << 10;  // bytes of the projector, which is fp32
     EXPECT_LE(device::tensor_memory().peak_bytes, before.live_bytes + static_cast<std::uint64_t>(row.most + kSmall)) << told;
     EXPECT_EQ(device::tensor_memory().live_bytes, before.live_bytes);
     EXPECT_THAT(told, AllOf(HasSubstr("(5 files)"), HasSubstr("not used: the tower's last norm, vision block 23")));

@@ -12,7 +12,7 @@ constexpr std::string_view kVisionBlock = "vision_tower.vision_model.encoder.lay
 
 using Renamed = std::pair<std::string_view, std::string_view>;
 
-// The beginnings of names, and what they are in PairModel. The first one that fits is used.
+// Prefixes of names, and their replacements in PairModel. The first prefix that fits is used.
 constexpr std::array<Renamed, 14> kBeginnings{{{"model.vision_tower.vision_model.", "vision_tower.vision_model."},
                                                {"model.vision_tower.", "vision_tower.vision_model."},
                                                {"vision_tower.vision_model.", "vision_tower.vision_model."},

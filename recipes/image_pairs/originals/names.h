@@ -1,5 +1,5 @@
 // The names of weights in files of other programs. PairModel uses the names of the first LLaVA-1.5 files. Later versions of the
-// same library write others, and there are files with only a tower or only a decoder.
+// library that wrote those files use other names. Some files have only a tower or only a decoder.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +15,10 @@ namespace millrace::recipes::image_pairs {
 // The newest of the names of a weight. Python's modules have it, and so have adapters in PEFT's files.
 [[nodiscard]] std::string module_name(std::string_view published);
 
-// The number of the block of the vision tower to which the weight belongs; nullopt if it belongs to none.
+// The number of the block of the vision tower to which the weight belongs; nullopt if the weight is not in such a block.
 [[nodiscard]] std::optional<std::int64_t> vision_block_of(std::string_view published);
 
-// True if a tensor is not needed: it holds nothing that was learned, or it belongs to the text half of a CLIP model.
+// True if the model does not need the tensor, because it was not learned or belongs to the text half of a CLIP model.
 [[nodiscard]] bool is_of_no_use(std::string_view published);
 
 }  // namespace millrace::recipes::image_pairs

@@ -177,7 +177,7 @@ std::vector<std::string> complete_weights(Tensors& weights, const Json& config) 
     return {};
   }
   return {
-      "the Python original refuses this file, and must: it computes with recipe.embedding_scale=false and sinusoidal positions"};
+      "the Python original can't load this file, because it computes with recipe.embedding_scale=false and sinusoidal positions"};
 }
 
 }  // namespace millrace::recipes::language_model

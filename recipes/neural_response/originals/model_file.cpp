@@ -13,7 +13,7 @@ class Section {
  public:
   Section(const Json& tree, std::string path, std::vector<Problem>& problems)
       : tree_(tree.is_object() ? tree : Json::object()), path_(std::move(path)), problems_(problems) {
-    if (!tree.is_object() && !tree.is_null()) refuse("", text_of(tree) + " is no mapping", "write it as key: value");
+    if (!tree.is_object() && !tree.is_null()) refuse("", text_of(tree) + " is not a mapping", "write it as key: value");
   }
 
   // The value of a key; null if the key is missing.
@@ -135,7 +135,7 @@ void read_convnet(Section part, Json& values, std::vector<Problem>& problems) {
   own.word("dim", {"3"}, "the core is three-dimensional");
   const std::string recompute = own.word("checkpointing", {"false", "true", "False", "True"}, "set it to true or false");
   if (recompute == "true" || recompute == "True") values["memory.recompute"] = Json{"all"};
-  if (own.has("stem_config")) own.refuse("stem_config", "a stem is not here", kOther);
+  if (own.has("stem_config")) own.refuse("stem_config", "Millrace has no stem", kOther);
   own.ignore({"stem_config"});
   const Json& channels = own.take("channels");
   const Json& blocks = own.take("block_configs");
@@ -202,7 +202,7 @@ Json penalty_of(Section rule) {
 Json keys_of_model_file(const Json& tree, std::vector<Problem>& problems) {
   Json values = Json::object();
   Section file(tree, "", problems);
-  file.word("model_type", {"v1multi"}, "v1multi, one core and many sessions, is the model here");
+  file.word("model_type", {"v1multi"}, "Millrace has only the model v1multi, with one core and many sessions");
   file.ignore({"sampling_rate"});  // the dataset file has it
   file.word("initial_input_channels", {"1"}, "a frame has one channel");
   read_adapter(file.inside("adapter"), values);
@@ -210,7 +210,7 @@ Json keys_of_model_file(const Json& tree, std::vector<Problem>& problems) {
   read_convnet(file.inside("convnet"), values, problems);
   read_modulator(file.inside("modulator"), values);
   Section recurrent = file.inside("recurrent");
-  recurrent.word("type", {"none"}, "the recurrent net stands in the modulator here: modulator type convgru");
+  recurrent.word("type", {"none"}, "in Millrace the recurrent network is a part of the modulator: modulator type convgru");
   recurrent.ignore({"params"});
   recurrent.finish();
   read_readout(file.inside("readout"), values);
@@ -221,7 +221,7 @@ Json keys_of_model_file(const Json& tree, std::vector<Problem>& problems) {
     values["recipe.regularization"] = Json::array();
     for (const Json& rule : rules) values["recipe.regularization"].push_back(penalty_of({rule, "regularization", problems}));
   } else if (!rules.is_null()) {
-    file.refuse("regularization", "regularization is no list", "write a list of rules; [] means no rules");
+    file.refuse("regularization", "regularization is not a list", "write a list of rules; [] means no rules");
   }
   file.finish();
   return values;

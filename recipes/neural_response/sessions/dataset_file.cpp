@@ -43,8 +43,8 @@ std::vector<Transform> default_transforms() {
           {"eye_pos", "eyepos", {}, "behavior", true}};
 }
 
-// True if the name is one of the fields here. Otherwise it is a typo, which is a problem, or an input of another model, which is
-// a notice.
+// True if the name is one of this recipe's fields. Another name is a typo, which is a problem, or an input of another model,
+// which is a notice.
 bool is_ours(const Node& node, const std::string& name, const std::string& what, const std::string& of,
              std::vector<std::string>& notices) {
   if (std::find(kFieldNames.begin(), kFieldNames.end(), name) != kFieldNames.end()) return true;
@@ -115,7 +115,7 @@ std::vector<Transform> transforms_of(const Node& map, const Tree& parent, std::v
     }
     if (transform.expose_as == "behavior") {
       if (joined && joined->line == key.line && joined->added == key.added)
-        node.problem("transforms " + quoted(joined->name) + " and " + quoted(name) + " stand on one line",
+        node.problem("transforms " + quoted(joined->name) + " and " + quoted(name) + " are on the same line",
                      "give each a line of its own: their order counts");
       joined = key;
     }
@@ -193,7 +193,7 @@ class Reading {
       if (items.empty()) root.problem("the file names no sessions", "write sessions: [NAME, ...]");
       if (static_cast<std::int64_t>(items.size()) > max_sessions)
         file_.notices.push_back("the first " + std::to_string(max_sessions) + " of " + std::to_string(items.size()) +
-                                " sessions are taken: recipe.max_datasets");
+                                " sessions are used: recipe.max_datasets");
       for (std::size_t i = 0; i < items.size() && static_cast<std::int64_t>(i) < max_sessions; ++i) add(parent, items[i]);
     }
     if (!problems_.empty()) throw ConfigError(each_once());
@@ -297,7 +297,7 @@ class Reading {
     if (session.types.empty()) root.at("types").problem("types is empty", "name the HDF5 files of a session without .h5");
     if (!(session.train_share > 0 && session.train_share < 1))
       root.at("train_val_split")
-          .problem("train_val_split is " + figure(session.train_share), "write the part that trains, such as 0.8");
+          .problem("train_val_split is " + figure(session.train_share), "write the share for training, such as 0.8");
     if (!(session.source_rate > 0 && session.target_rate > 0))
       root.at("sampling").problem("sampling rates are not above 0", "write source_rate and target_rate in Hz");
     if (session.lags > session.filters.n_lags) {

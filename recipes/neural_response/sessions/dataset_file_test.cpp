@@ -119,7 +119,7 @@ TEST_F(DatasetFileTest, FilesOfTheOriginalAreReadAsTheyAre) {
   EXPECT_EQ(b.lags, 2);
   EXPECT_THAT(file.notices, testing::SizeIs(2));
   EXPECT_EQ(read(1).sessions.size(), 1U);
-  EXPECT_THAT(read(1).notices, testing::Contains("the first 1 of 2 sessions are taken: recipe.max_datasets"));
+  EXPECT_THAT(read(1).notices, testing::Contains("the first 1 of 2 sessions are used: recipe.max_datasets"));
 }
 
 TEST_F(DatasetFileTest, AnAxisOfZeroAndAListOfArgumentsMeanWhatTheOriginalsFilesMean) {
@@ -141,7 +141,7 @@ TEST_F(DatasetFileTest, AnAxisOfZeroAndAListOfArgumentsMeanWhatTheOriginalsFiles
     EXPECT_THAT(file.notices, testing::Contains("unsqueeze: 0 makes the channel of the stimulus, as unsqueeze: 1 does"));
   }
   EXPECT_THAT(refused_file(with_smooth("[{typ: gaussian}]")), HasSubstr("unknown argument \"typ\" of operation smooth"));
-  EXPECT_THAT(refused_file(with_smooth("[{type: box}]")), HasSubstr("smooth is not done with type \"box\""));
+  EXPECT_THAT(refused_file(with_smooth("[{type: box}]")), HasSubstr("smooth is not supported with type \"box\""));
   EXPECT_THAT(refused_file(with_smooth("[1.5]")), HasSubstr("expected keys with values"));
   text.replace(text.find("- unsqueeze: 0"), 14, "- unsqueeze: 2");
   EXPECT_THAT(refused_file(text),
@@ -204,13 +204,13 @@ TEST_F(DatasetFileTest, FaultsHaveTheirTexts) {
             "raise datafilters' valid_nlags.n_lags: a window would reach into the trial before"},
            {"transforms: {s: {source: stim, expose_as: stim}, b: {source: eyepos, expose_as: behavior, concatenate: true}, c: "
             "{source: eyepos, expose_as: behavior, concatenate: true}}\n",
-            "transforms \"b\" and \"c\" stand on one line", 2, "give each a line of its own: their order counts"},
+            "transforms \"b\" and \"c\" are on the same line", 2, "give each a line of its own: their order counts"},
            {"transforms:\n  stim: {source: stim}\n  b: {source: eyepos, expose_as: behavior}\n  c: {source: eyepos, expose_as: "
             "behavior}\n",
             "transforms \"b\" and \"c\" are both exposed as behavior", 5, "write concatenate: true in both"},
            {ops + "pixelnom: {}]}\n", "unknown operation \"pixelnom\"", 3, "did you mean \"pixelnorm\"?"},
            {ops + "mul: {factr: 2}]}\n", "unknown argument \"factr\" of operation mul", 3, "did you mean \"factor\"?"},
-           {ops + "pixelnorm: {}, temporal_basis: {}]}\n", "transform \"stim\": temporal_basis is for behavior alone", 3,
+           {ops + "pixelnorm: {}, temporal_basis: {}]}\n", "transform \"stim\": temporal_basis is only for behavior", 3,
             "remove the operation"},
            {"keys_lags: {stim: [0, 2]}\n", "keys_lags.stim is not 0, 1, 2, ...", 2, "write all lags from 0 on, in order"},
            {"keys_lags: {behaviour: 0}\n", "unknown key \"behaviour\" of keys_lags", 2, "did you mean \"behavior\"?"},

@@ -1,4 +1,4 @@
-// The tree of a dataset file that was parsed: access to its values by type, problems with their line, unknown names.
+// The tree of a parsed dataset file: reads values by type, reports problems with their line, and finds unknown names.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,8 @@ struct Tree {
 // `base` with the keys of `over`, which replace those of `base` one by one; a list is replaced as a whole.
 [[nodiscard]] Tree merged(const Tree& base, const Tree& over);
 
-// A value of a tree, or its absence: then the readers return their default. Problems are collected and do not throw.
+// A value of a tree, which may be absent. For an absent value the readers return their default. Problems are collected and do
+// not throw.
 class Node {
  public:
   Node(const Tree& tree, std::vector<Problem>& problems) : Node(tree, problems, &tree.values, "") {}

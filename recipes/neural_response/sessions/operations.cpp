@@ -29,13 +29,13 @@ struct Arguments {
       for (const std::string& key : node.keys())
         node.at(key).problem("unknown argument " + quoted(key) + " of " + what, what + " has no arguments");
     } else if (!node.is_empty()) {
-      node.problem(what + " has no arguments", "write {} behind it");
+      node.problem(what + " has no arguments", "write {} after it");
     }
   }
   // Checks an argument of VisionCore of which only this value is supported.
   void must_be(const std::string& name, bool value) const {
     if (node.at(name).truth(value) != value)
-      node.at(name).problem(what + " is not done with " + name + ": " + (value ? "false" : "true"),
+      node.at(name).problem(what + " is not supported with " + name + ": " + (value ? "false" : "true"),
                             "write " + name + ": " + (value ? "true" : "false"));
   }
 };
@@ -69,7 +69,7 @@ Operation smooth_of(const Arguments& arguments) {
     if (map.at("params").exists()) params = map.at("params");
   }
   if (const std::string word = type.text("gaussian"); word != "gaussian")
-    type.problem("smooth is not done with type " + quoted(word), "write type: gaussian");
+    type.problem("smooth is not supported with type " + quoted(word), "write type: gaussian");
   const double sigma = params.number(1);
   if (sigma > 1e6) arguments.node.problem("smooth has a deviation of " + figure(sigma) + " bins", "write a smaller one");
   return op::Smooth{sigma};
@@ -119,7 +119,7 @@ Operation basis_of(const Arguments& arguments) {
 Operation split_relu_of(const Arguments& arguments) {
   arguments.only({"split_dim", "trainable_gain"});
   if (arguments.at("split_dim").whole(1) != 1)
-    arguments.at("split_dim").problem("splitrelu is not done along that axis", "write split_dim: 1");
+    arguments.at("split_dim").problem("splitrelu is not supported along that axis", "write split_dim: 1");
   arguments.must_be("trainable_gain", false);
   return op::SplitRelu{};
 }
@@ -232,13 +232,13 @@ void add_filters(const Node& list, Filters& filters) {
 std::string why_not(const Operation& operation, const std::string& field) {
   const bool of_stim = field == "stim";
   if (const auto* unsqueeze = std::get_if<op::Unsqueeze>(&operation)) {
-    if (!of_stim) return "unsqueeze is for the stimulus alone";
+    if (!of_stim) return "unsqueeze is only for the stimulus";
     if (unsqueeze->axis > 1) return "unsqueeze of the stimulus makes its channel: axis 1, or 0 as in the original's files";
   }
-  if (field != "behavior" && std::holds_alternative<op::TemporalBasis>(operation)) return "temporal_basis is for behavior alone";
-  if (field != "behavior" && std::holds_alternative<op::SplitRelu>(operation)) return "splitrelu is for behavior alone";
-  if (!of_stim && std::holds_alternative<op::FftWhitening>(operation)) return "fftwhitening is for the stimulus alone";
-  if (!of_stim && std::holds_alternative<op::DaCones>(operation)) return "dacones is for the stimulus alone";
+  if (field != "behavior" && std::holds_alternative<op::TemporalBasis>(operation)) return "temporal_basis is only for behavior";
+  if (field != "behavior" && std::holds_alternative<op::SplitRelu>(operation)) return "splitrelu is only for behavior";
+  if (!of_stim && std::holds_alternative<op::FftWhitening>(operation)) return "fftwhitening is only for the stimulus";
+  if (!of_stim && std::holds_alternative<op::DaCones>(operation)) return "dacones is only for the stimulus";
   return "";
 }
 

@@ -28,7 +28,7 @@ struct OpenOptions {
   OpenHdf5 open = open_session_hdf5();
 };
 
-// What the stimulus of a session consists of before it reaches the model.
+// The form of a session's stimulus before it reaches the model.
 enum class StimulusKind : std::uint8_t {
   pixels,       // grey levels, which the model sees as (x - 127) / 255; batches may hold them as u8
   grey,         // grey levels, which the model sees without a scale: the session does not use pixelnorm
@@ -123,7 +123,7 @@ struct Sessions {
 // The weight of each training sample of `session` in an epoch that begins at `step`: min(1, .5 + .5 min(1, step / 8000) c), where
 // c is the standard deviation of the sample's newest frame divided by `median_contrast`.
 [[nodiscard]] std::vector<float> curriculum_weights(const Session& session, double median_contrast, std::int64_t step);
-// The median of that standard deviation over the training samples of all sessions; 1 if it is 0.
+// The median, over the training samples of all sessions, of the standard deviation of a sample's newest frame; 1 if it is 0.
 [[nodiscard]] double median_contrast(const Sessions& sessions);
 
 }  // namespace millrace::recipes::neural_response

@@ -14,8 +14,7 @@ namespace millrace::recipes::neural_response {
 namespace {
 
 constexpr std::int64_t kRowsAtOnce = 4096;
-// The most by which a compressed data set may exceed the file: a ratio that no filter reaches with real data, and a megabyte
-// more.
+// A data set may have at most this many numbers for each byte of its file, plus kFree. No compression of real data needs more.
 constexpr std::int64_t kMostGain = 4096;
 constexpr std::int64_t kFree = std::int64_t{1} << 20;
 

@@ -130,7 +130,7 @@ void look_at_behavior(const Sessions& sessions, std::vector<std::string>& notice
       if (usual[c] == 0 || (spread[c] < kOtherSpread * usual[c] && spread[c] * kOtherSpread > usual[c])) continue;
       notices.push_back(short_name(*session->parts()[0].file) + ": number " + std::to_string(c) + " of behavior varies by " +
                         significant(spread[c], 3) + ", in session " + first.name() + " by " + significant(usual[c], 3) +
-                        ". Are they in one unit?");
+                        ". Do both have the same unit?");
       break;
     }
   }

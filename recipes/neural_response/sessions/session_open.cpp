@@ -94,7 +94,7 @@ class SessionOpener {
                        file->path().string(), "write grey levels from 0 to 255"});
     }
     if (stim.shape[0] < 1 || stim.shape[1] < 1 || stim.shape[2] < 1) {
-      throw DataError({short_name(*file) + ": /stim is " + to_text(stim.shape) + ", which holds nothing", file->path().string(),
+      throw DataError({short_name(*file) + ": /stim is " + to_text(stim.shape) + ", which is empty", file->path().string(),
                        "remove the file from types, or write it anew"});
     }
     std::vector<std::string> names = {"/robs", "/dpi_valid", "/trial_inds"};
@@ -219,13 +219,13 @@ class SessionOpener {
     Series dpi = average_bins(read_series(file, "/dpi_valid"), session_->asked_.ratio);
     if (dpi.columns == 1) return dpi;
     throw DataError({short_name(file) + ": /dpi_valid has " + std::to_string(dpi.columns) + " columns, expected one",
-                     file.path().string(), "write one number a bin"});
+                     file.path().string(), "write one number per bin"});
   }
 
   void note_gaps(const hdf5::File& file, const std::string& name, const Gaps& gaps, const std::string& instead) {
     if (gaps.found == 0) return;
-    notices_.push_back(short_name(file) + ": " + name + " holds no number in " + with_commas(gaps.found) +
-                       " bins that /dpi_valid marks with 0: they are no samples, and " + instead);
+    notices_.push_back(short_name(file) + ": " + name + " has no number in " + with_commas(gaps.found) +
+                       " bins that /dpi_valid marks with 0: these bins are not samples, and " + instead);
   }
 
   // Reports counts that no neuron reaches, because they usually are rates.
@@ -244,9 +244,10 @@ class SessionOpener {
     const double source_rate = session_->asked_.source_rate;
     const double spikes = most / static_cast<double>(counts.rows * session_->asked_.ratio) * source_rate;
     if (spikes <= kMostSpikes) return;
-    notices_.push_back(short_name(file) + ": /robs of cid " + std::to_string(unit) + " come to " + significant(spikes, 4) +
-                       " spikes/s in the mean: counts of spikes a bin are expected. Are they rates in Hz? Then divide them by " +
-                       significant(source_rate, 4) + ", the bins of a second");
+    notices_.push_back(
+        short_name(file) + ": /robs of cid " + std::to_string(unit) + " come to " + significant(spikes, 4) +
+        " spikes/s on average, but counts of spikes per bin are expected. Are they rates in Hz? Then divide them by " +
+        significant(source_rate, 4) + ", the number of bins per second");
   }
 
   // Reads the file's own clock, and reports it if it contradicts the source rate.
@@ -265,7 +266,7 @@ class SessionOpener {
     if (!seen.seams.empty()) {
       const auto more = static_cast<std::int64_t>(seen.seams.size()) - 1;
       notices_.push_back(short_name(file) + ": /t_bins " + seen.worst +
-                         (more > 0 ? "; such places: " + with_commas(more + 1) : "") + ". No window reaches over such a place");
+                         (more > 0 ? "; such places: " + with_commas(more + 1) : "") + ". No window crosses such a place");
     }
     return seen;
   }
@@ -311,7 +312,7 @@ class SessionOpener {
     if (!(most > 0 && most <= 1 && threshold > 1)) return;
     notices_.push_back(short_name(file) + ": /missing_pct is at most " + significant(most, 3) + ", and only bins from " +
                        significant(threshold, 3) +
-                       " percent on are left out: no bin is. Are they fractions? Then write 100 times "
+                       " percent on are left out, so no bin is left out. Are they fractions? Then write 100 times "
                        "their values, or set the filter's threshold to " +
                        significant(threshold / 100, 3));
   }
@@ -376,7 +377,7 @@ class SessionOpener {
       for (std::int64_t bin = 0; bin < s.bins_; ++bin) by_missing += unit_counts_somewhere(bin) ? 0 : 1;
       throw DataError({"session " + s.name() + " has no valid bin left of " + std::to_string(s.bins_) + ": valid_nlags removes " +
                            std::to_string(by_lags) + ", missing_pct " + std::to_string(by_missing),
-                       where, "look at /dpi_valid, /trial_inds and /missing_pct, or ask less of the filters"});
+                       where, "look at /dpi_valid, /trial_inds and /missing_pct, or make the filters less strict"});
     }
     for (const auto& [samples, side] : {std::pair{&s.train_, "training"}, std::pair{&s.validation_, "validation"}}) {
       if (!samples->empty()) continue;

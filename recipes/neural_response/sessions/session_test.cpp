@@ -157,8 +157,7 @@ TEST_F(SessionTest, AnotherRateThanTheFilesClockIsTold) {
       open().notices,
       testing::IsSupersetOf(
           {"a/backimage.h5: /t_bins are 1 ms apart, which is 1000 Hz, and sampling.source_rate is 240",
-           "a/backimage.h5: /t_bins step by 7 s at bin 51, in trial 12, where 1 ms are a step. No window reaches over such "
-           "a place"}));
+           "a/backimage.h5: /t_bins step by 7 s at bin 51, in trial 12, where 1 ms are a step. No window crosses such a place"}));
 }
 
 TEST_F(SessionTest, NoWindowReachesOverAPlaceWhereTheClockGoesBack) {
@@ -182,7 +181,7 @@ TEST_F(SessionTest, NoWindowReachesOverAPlaceWhereTheClockGoesBack) {
     std::ranges::copy_if(sound, std::back_inserter(left), [&](std::int64_t bin) { return bin < first || bin >= 36; });
     std::vector<std::int64_t> outside;
     for (const std::int64_t bin : bins_of()) {
-      EXPECT_FALSE(bin >= first && bin - (lags - 1) < first + (place % 2)) << bin << " reaches over " << place;
+      EXPECT_FALSE(bin >= first && bin - (lags - 1) < first + (place % 2)) << bin << " crosses " << place;
       if (bin < first || bin >= 36) outside.push_back(bin);
     }
     EXPECT_EQ(outside, left) << "other trials, and what lies before, stay as they are";
@@ -318,7 +317,7 @@ TEST_F(SessionTest, EveryFaultOfTheInputHasItsText) {
   }
   EXPECT_EQ(with([](MemoryFile& file) { file.set("/dpi_valid", DType::u8, {kBins}, std::vector<std::uint8_t>(kBins)); }),
             "DataError  session a has no valid bin left of 48: valid_nlags removes 48, missing_pct 0" + where +
-                "look at /dpi_valid, /trial_inds and /missing_pct, or ask less of the filters");
+                "look at /dpi_valid, /trial_inds and /missing_pct, or make the filters less strict");
   EXPECT_EQ(with([](MemoryFile& file) { file.set("/trial_inds", DType::i64, {kBins}, std::vector<std::int64_t>(kBins)); }),
             "DataError  session a has 1 trial, and a split by trial needs 2 or more" + where +
                 "write more trial numbers into /trial_inds, or leave the session out");

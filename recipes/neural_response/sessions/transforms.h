@@ -96,7 +96,7 @@ struct Plane {
   std::int64_t width = 1;
 };
 
-// Applies the operations in order. Takes `series` over.
+// Applies the operations to `series`, in order, and returns the result.
 [[nodiscard]] Series apply_operations(std::span<const Operation> operations, Series series, Plane plane = {});
 
 // The filters of TemporalBasis: (num_delta_funcs + num_cosine_funcs) rows of history_bins + 1 taps. Tap k > 0 of a cosine is at t

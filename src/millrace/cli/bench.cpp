@@ -15,53 +15,54 @@ namespace millrace::cli {
 namespace {
 
 constexpr std::string_view kBenchHelp =
-    R"(RECIPE: what the recipe's guide promises, measured: short runs with every optimisation off, with the guide's advice put on one after
-the other, and with everything on, in turns: time, memory, the last loss, and the guide's claim beside.
+    R"(RECIPE: measures what the recipe's guide promises. Short runs take turns: with every optimisation off, with the guide's advice
+added piece by piece, and with everything on. Prints time, memory, the last loss, and the guide's claim.
 
   --preset, config files and --section.key=VALUE as in train (default: --preset smoke)
-  --steps N             of each run (default 20)
-  --rounds N            (default 3)
+  --steps N             steps of each run (default 20)
+  --rounds N            rounds of all runs (default 3)
 
 step: times one training step (zero, forward, loss, backward, clip, update) on synthetic input made once.
 
-  --shape NAME          cpu-small (default); for GPUs gpu-small, of the same kind with more rows, and gpu-guide, of the size that the
-                        recipe's guide trains. --describe says what is in one
+  --shape NAME          cpu-small (default); for GPUs also gpu-small, which has more rows, and gpu-guide, which has the size of the
+                        recipe's guide. --describe shows the contents of a shape
   --precision WORD      auto, fp32, bf16 or fp16 (default auto)
   --threads N           intra-op threads (default 2)
   --steps N             timed steps (default 9)
   --warmup N            steps before them (default 3)
   --off ROW,ROW         switchboard rows to turn off
-  --section.key=VALUE   over the shape's config, such as --recipe.model_dropout=0, --device.name=cuda or --device.tf32=off
-  --describe            the shape instead of a step: parameters, tensors of the batch, device
+  --section.key=VALUE   overrides the shape's config: --recipe.model_dropout=0, --device.name=cuda or --device.tf32=off
+  --describe            print the shape instead of timing a step: parameters, tensors of the batch, device
   --rounds stdin        repeat for each line read from stdin and print one JSON line per round, so that another program can be
                         timed in between
-  --trace FILE          records three more steps with Kineto: open FILE at ui.perfetto.dev
-  --json                the whole result as JSON
+  --trace FILE          record three more steps with Kineto: open FILE at ui.perfetto.dev
+  --json                print the whole result as JSON
 
 loader: times the loader on a workload that a small JSON file describes, or in a recipe's run.
 
   FILE.json             the workload: millrace bench loader FILE.json [--step-ms 50]
-  --step-ms N           a convolution of about N ms consumes the batches on the same cores; also the ceiling with replayed batches
-  --quick               without the pass that digests an epoch's bytes
+  --step-ms N           consume the batches by a convolution of about N ms on the same cores; also measures the ceiling, with
+                        replayed batches
+  --quick               skip the pass that computes a digest of an epoch's bytes
   --seconds N           how long each measurement takes (default 3)
-  --recipe NAME         instead of FILE: what the loader of that recipe's run could feed, what its step could consume, and which of
-                        them limits the run; with --preset, config files and --section.key=VALUE as in train
+  --recipe NAME         instead of FILE: the rate of the loader in that recipe's run, the rate of its step, and which of them
+                        limits the run; with --preset, config files and --section.key=VALUE as in train
 
-ablate (or --ablate): short runs of a recipe with each switchboard row off and on, in turns: time, memory, equality, and what the
-guides say of it. Exit code 1 when a row is not as equal as it declares.
+ablate (or --ablate): short runs of a recipe with each switchboard row off and on, in turns. Prints time, memory, whether the
+results are equal, and the guides' claims. Exit code 1 if results differ more than the row declares.
 
   RECIPE                with --preset, config files and --section.key=VALUE as in train
-  --rows ROW,ROW        these only (default: all)
-  --steps N             of each run (default 20)
+  --rows ROW,ROW        only these rows (default: all)
+  --steps N             steps of each run (default 20)
   --rounds N            pairs of runs for each row (default 3)
 
-scaling: short runs of a recipe on several ranks of this machine, with one global batch for all (strong) and one batch for each
-(weak): steps, samples a second of a rank beside those of one process alone, what is left of waiting for gradients.
+scaling: short runs of a recipe on several ranks of this machine, with the same global batch (strong) and with the same batch for
+each rank (weak). Prints the time of a step, a rank's samples per second compared with a single process, and waits for gradients.
 
   RECIPE                with --preset, config files and --section.key=VALUE as in train
   --ranks N,N           numbers of ranks (default 1,2); each rank gets an equal share of the cores of the largest number
-  --steps N             of each run (default 20)
-  --rounds N            runs of each way (default 3)
+  --steps N             steps of each run (default 20)
+  --rounds N            runs of each kind (default 3)
 )";
 
 void print_result(const Json& result) {

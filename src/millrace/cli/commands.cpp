@@ -55,7 +55,7 @@ std::string top_help(const Invocation& call) {
       "\n" + padded("  --version", kColumn) + "versions of Millrace, LibTorch and the compiler, and what this CPU can do\n" +
       padded("  --help", kColumn) + "this text; COMMAND --help says more, train RECIPE --help lists every config key\n" +
       "\nEnvironment: MILLRACE_SECTION__KEY=VALUE sets a config key; MILLRACE_CPU=portable, avx2, avx512, avx512_bf16 or amx\n"
-      "has the program use no later instructions of the CPU than these.\n"
+      "limits the program to these instructions of the CPU.\n"
       "\nExit codes: 0 done, 1 failed, 2 usage or config, 3 doctor found something (--strict; --verify\n"
       "always), 4 train missed a target (--strict), 128 + n stopped by signal n (the run is saved first).\n";
   return text;

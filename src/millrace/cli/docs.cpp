@@ -41,15 +41,13 @@ std::string config_page(const Invocation& call) {
       "stand in a\n"
       "JSON, TOML or YAML file, in the environment (`MILLRACE_OPTIM__LEARNING_RATE`) or on the command line\n"
       "(`--optim.learning_rate=1e-3`). Flags win over the environment, the environment over files, files over the preset,\n"
-      "the preset over the config of the run that `--run` names. A `path` in a file is looked for beside that file, then in the\n"
-      "current folder; elsewhere it is one of the current folder.\n\n"
-      "`MILLRACE_CPU=portable`, `avx2`, `avx512`, `avx512_bf16` or `amx` in the environment is no key: every Millrace program, "
-      "also "
-      "one\n"
-      "of your own, then uses no later instructions of the CPU than these, in its own kernels, in ATen, in oneDNN (AMX "
-      "with `amx` alone)\n"
+      "the preset over the config of the run that `--run` names. A `path` in a file is searched next to that file, then in the\n"
+      "current folder; elsewhere it is relative to the current folder.\n\n"
+      "`MILLRACE_CPU=portable`, `avx2`, `avx512`, `avx512_bf16` or `amx` in the environment is not a key. It limits every "
+      "Millrace\n"
+      "program, also your own, to these instructions of the CPU, in its own kernels, in ATen, in oneDNN (AMX only with `amx`)\n"
       "and, on Intel's processors, in MKL. It sets `ATEN_CPU_CAPABILITY`, `ONEDNN_MAX_CPU_ISA` and `MKL_ENABLE_INSTRUCTIONS`\n"
-      "where these do not name as low a set already. `auto` choices follow, and the plan says so.\n\n"
+      "unless these already name a set that is as low. `auto` choices follow it, and the plan says so.\n\n"
       "## Every recipe\n\n" +
       reference(schema_of(shared), aliases_of(shared));
   for (const Entry& entry : call.recipes) {

@@ -10,7 +10,7 @@ namespace {
 
 bool is_of_a_flag(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_'; }
 
-// Adds the flags in a text, such as "--max-restarts". Left out is "--section.key=VALUE", which stands for any key.
+// Adds the flags in a text, such as "--max-restarts". Skips "--section.key=VALUE", which stands for any key.
 void add_flags(std::string_view text, std::vector<std::string>& flags) {
   for (std::size_t at = text.find("--"); at != std::string_view::npos; at = text.find("--", at)) {
     const bool begins = at == 0 || !is_of_a_flag(text[at - 1]);

@@ -23,25 +23,25 @@ namespace {
 using Rows = std::vector<std::vector<std::string>>;
 
 constexpr std::string_view kDoctorHelp =
-    R"(For a run's folder: whether it is running, how or why it ended, where its time went, and what to fix with the gain
-to expect, the greatest first. It only looks; docs/doctor.md explains each finding.
+    R"(For a run's folder: says whether the run is running, how or why it ended, where its time went, and what to fix, with the
+expected gain, the greatest first. It changes nothing; docs/doctor.md explains each finding.
 
-Without a folder: what this machine is, what of it a run may use, and what stands in the way of its full speed; each line passes,
-warns or fails. It measures a few seconds: the disks of the current and the cache folder, number formats, what others do, what two
-processes give each other. Started as a rank, it says what those ranks give each other over the links they have:
+Without a folder: describes this machine, what a run may use of it, and what limits its speed; each line passes, warns or fails.
+It measures for a few seconds: the disks of the current and the cache folder, number formats, the load by other programs, and the
+communication of two processes. Started as a rank, it measures the communication of those ranks:
 millrace launch --nproc 1 --nodes 2 --rank R --at HOST:PORT doctor.
 
-With a recipe and --verify: whether training would work here, before the night it runs. It sets the run up as train does and makes
-steps of it: where weights and batches are, the number format, every callback, what two steps moved, memory, how busy the device
-is. It writes no run. Exit code 0 when each check passes, 3 when one warns (no GPU, where device.name=auto, is a warning), 1 when
-one fails.
+With a recipe and --verify: checks whether training would work here. It prepares the run as train does and makes some steps. It
+checks where weights and batches are, the number format, every callback, which parameters two steps changed, memory, and how busy
+the device is. It writes no run folder. Exit code 0 if each check passes, 3 if one warns (with device.name=auto, the lack of a GPU
+is a warning), 1 if one fails.
 
-  RECIPE --verify       what comes after it, FILE, --preset, --data, --off, --section.key=VALUE, is as in train
+  RECIPE --verify       followed by FILE, --preset, --data, --off, --section.key=VALUE as in train
   --json                as JSON
   --self                time saved here by remedies, next to the doctor's prediction
-  --strict              exit code 3 when the run died or there is something to mend
+  --strict              exit code 3 if the run died or there is a finding
 
-Exit code 1 when something of the machine would stop a run, else 0, with or without a GPU.
+Exit code 1 if something on the machine would stop a run, else 0, with or without a GPU.
 )";
 
 std::string instructions_text(const device::Cpu& cpu) {
@@ -66,7 +66,8 @@ std::string gpus_text(const MachineView& machine) {
   return joined(all, "; ");
 }
 
-// Makes "oneDNN 3.7.1" of the answer "Intel(R) MKL-DNN v3.7.1 (Git Hash ...)": takes the first word that is a version.
+// Returns "oneDNN 3.7.1" for the answer "Intel(R) MKL-DNN v3.7.1 (Git Hash ...)": `name`, then the first word of the answer
+// that is a version.
 std::string library_text(const std::string& name, const std::string& answer) {
   for (std::size_t at = 0; at < answer.size(); ++at) {
     const std::size_t end = std::min(answer.find_first_of(" -(", at), answer.size());
@@ -122,7 +123,7 @@ std::string format_text(const FormatRate& rate) {
 std::string clock_text(const MachineView& machine) {
   if (!machine.mhz) return "not reported";
   return significant(*machine.mhz, 4) + " MHz" + (machine.most_mhz ? " of " + significant(*machine.most_mhz, 4) : "") +
-         ", of a core at work";
+         ", of a busy core";
 }
 
 Rows rows_of(const MachineView& machine, const std::optional<RankRates>& ranks) {
@@ -188,7 +189,7 @@ void print_machine(Rows rows, const std::vector<Finding>& findings) {
   print(table(rows) + "\n");
   for (const Finding& finding : findings)
     print((finding.stops_runs ? "FAIL  " : "warn  ") + finding.what + "\n  next  " + finding.next + "\n");
-  if (findings.empty()) print("nothing here stands in the way of a run\n");
+  if (findings.empty()) print("nothing here limits a run\n");
 }
 
 int run_doctor(const Invocation& call) {

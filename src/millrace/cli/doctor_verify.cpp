@@ -45,7 +45,7 @@ Check hardware_of(const MachineView& machine, const std::vector<Finding>& findin
   } else if (wish == "auto") {
     check.level = Level::warn;
     check.found += "; no GPU is used (" + machine.cuda + "): training uses the CPU";
-    check.next = "nothing if you want the CPU: set device.name=cpu";
+    check.next = "if you want to use the CPU, set device.name=cpu";
   }
   take_findings(findings, /*of_hardware=*/true, check);
   return check;

@@ -9,8 +9,8 @@ namespace millrace::cli {
 namespace {
 
 constexpr std::string_view kEstimateHelp =
-    R"(Says what a step of a run will hold, and what each block of the model that is recomputed saves and costs: a step is tried
-twice on the run's own data. With --memory.budget also what that budget would recompute. It writes no run.
+    R"(Measures the memory of a run's step, and what recomputing each block of the model would save and cost. It makes a step
+twice on the run's own data. With --memory.budget, it also prints what that budget would recompute. It writes no run folder.
 
   FILE, --config FILE, --preset, --data, --off, --section.key=VALUE   as in train
   --json                as JSON
@@ -26,14 +26,14 @@ void print_estimate(const Json& result) {
       {"  parameters, gradients, optimiser",
        bytes(result, "parameters_bytes") + ", " + bytes(result, "gradients_bytes") + ", " + bytes(result, "optimizer_bytes")},
       {"  peak, nothing recomputed",
-       bytes(result, "plain_bytes") + (result["plain_measured"].get<bool>() ? "" : " (it does not fit: worked out)")},
+       bytes(result, "plain_bytes") + (result["plain_measured"].get<bool>() ? "" : " (it does not fit: calculated)")},
       {"  peak, every block recomputed", bytes(result, "recomputed_bytes")},
       {"  free", bytes(result, "available_bytes")}};
   if (result.contains("budget_bytes")) {
     rows.push_back(
         {"  budget", bytes(result, "budget_bytes") + (result["fits"].get<bool>() ? "" : ": recompute alone can't meet it")});
     rows.push_back({"  recomputed for it", joined(result["recompute"].get<std::vector<std::string>>(), ", ")});
-    rows.push_back({"  its price, ms a step", fixed(result["extra_ms"].get<double>(), 1)});
+    rows.push_back({"  its cost, ms per step", fixed(result["extra_ms"].get<double>(), 1)});
   }
   const auto where = result["peak_in"].get<std::string>();
   rows.push_back({"  predicted peak of the run", bytes(result, "predicted_bytes") + (where.empty() ? "" : ", " + where)});

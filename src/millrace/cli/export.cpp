@@ -19,10 +19,10 @@ torch.load(FILE.pt, weights_only=True), or safetensors.torch.load_file(FILE.safe
   --to FILE             .safetensors, or .pt or .pth as Python's torch.save writes it
   --json                as JSON
 
-A .safetensors file of a run says in its metadata the recipe, the step and the config, as JSON. What the recipe keeps beside its
-weights is written beside the file: FILE.tokenizer.json (the vocabulary of a language model), FILE.state.safetensors (tensors, such
-as foreground components), and of a .pt or .pth file, which has no place for metadata, FILE.run.json (recipe, step, config). RECIPE
-may be given, and need not be.
+The metadata of a .safetensors file contains the recipe, the step and the config of the run, as JSON. The recipe's state besides its
+weights is written next to the file: FILE.tokenizer.json (the vocabulary of a language model), FILE.state.safetensors (tensors, such
+as foreground components). A .pt or .pth file has no place for metadata, so FILE.run.json (recipe, step, config) is written next to
+it. RECIPE may be given, but is not needed.
 )";
 
 // Writes the recipe's part of the snapshot: each member of its JSON into a file, and all its tensors into another one.
@@ -77,7 +77,7 @@ std::string description(const Weights& weights) {
   return weights.which + (weights.best.empty() ? "" : " (best by " + weights.best + "; " + newest + ")");
 }
 
-// Adds to `all` the further tensors that files of the original program hold. Returns the recipe's notes.
+// Adds to `all` the tensors that only files of the recipe's original program have. Returns the recipe's notes.
 std::vector<std::string> complete(std::span<const Entry> recipes, const Weights& weights, Tensors& all) {
   if (weights.run.empty()) return {};
   const std::string recipe = recipe_of_run(Fs::real(), weights.run);

@@ -10,12 +10,13 @@ namespace millrace::cli {
 namespace {
 
 constexpr std::string_view kImportHelp =
-    R"(Turns a file of Python's torch.save into one of tensors alone. Nothing in it is run: an object of a class is read as its
-attributes, what would call something is refused by name. Tensors get the way to them as a name: "model.layer.weight".
+    R"(Converts a file of Python's torch.save into a file that has only tensors. No code in it is run: an object of a class is
+read as its attributes, and a call of a function is an error that names the function. A tensor's name is its path in the
+file, such as "model.layer.weight".
 
   FILE                  .pt or .pth of torch 1.6 or later, or .safetensors
   --to FILE             .safetensors, or .pt or .pth
-  --part NAME           only the tensors below this name, without it: --part model_state_dict
+  --part NAME           only the tensors below this name, which is removed from their names: --part model_state_dict
   --json                as JSON
 
 predict, eval and generate read .pt files of weights as they are: --from FILE.pt.
@@ -45,7 +46,7 @@ Tensors part_of(const Tensors& all, const std::string& part) {
     const std::string first = name.substr(0, name.find('.'));
     if (parts.empty() || parts.back() != first) parts.push_back(first);
   }
-  throw UsageError({"no tensor lies below " + quoted(part), "flag --part", "the file has " + joined(parts, ", ")});
+  throw UsageError({"no tensor is below " + quoted(part), "flag --part", "the file has " + joined(parts, ", ")});
 }
 
 int run_import(const Invocation& call) {

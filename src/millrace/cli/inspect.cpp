@@ -7,15 +7,15 @@ namespace millrace::cli {
 namespace {
 
 constexpr std::string_view kInspectHelp =
-    R"(Says what is in a run folder, a snapshot folder or a file, and checks it: .safetensors, .pt, HDF5, .npy, .npz, NIfTI
-(.nii, .nii.gz, .hdr, .img), .png, .jpg, token files, tables (.csv, .tsv), UTF-8 text. What a file is its content says, where
-it does, and not its name. Shown is what the file says of itself as the readers take it: axes, units, orientation and affine,
-clock, bits, separators, ends of lines, what is passed over. Exit code 1 when something in it is damaged, or is of a kind that
-Millrace does not read, such as a pickle of other classes; it says which.
+    R"(Shows the contents of a run folder, a snapshot folder or a file, and checks them: .safetensors, .pt, HDF5, .npy, .npz,
+NIfTI (.nii, .nii.gz, .hdr, .img), .png, .jpg, token files, tables (.csv, .tsv), UTF-8 text. The kind of a file is found by its
+content, and by its name only if the content does not show it. It prints what the readers take from the file: axes, units,
+orientation and affine, clock, bits, separators, ends of lines, and what they skip. Exit code 1 if something is damaged, or is of
+a kind that Millrace does not read, such as a pickle of other classes; a line says what it is.
 
-  --values              of each array the least, greatest and mean value, the standard deviation, how many are NaN or infinite,
-                        and how many whole numbers differ. Least to deviation are of the finite values; of complex numbers the
-                        magnitudes are taken. The file is read in pieces of a few megabytes
+  --values              for each array: the least, greatest and mean value, the standard deviation, the numbers of NaN and of
+                        infinite values, and the number of different whole numbers. Least, greatest, mean and deviation cover the
+                        finite values; for complex numbers, their magnitudes. The file is read in pieces of a few megabytes
   --json                as JSON
 )";
 

@@ -21,24 +21,24 @@ namespace millrace::cli {
 namespace {
 
 constexpr std::string_view kLaunchHelp =
-    R"(Trains on several processes, the ranks of one run: each takes its slice of every global batch, and together they make the
-step that one process would make of the whole. What follows the options is the command of each rank.
+    R"(Trains with several processes, the ranks of one run. Each rank computes its slice of every global batch; together they make
+the same step as a single process would. The words after the options are the command of each rank.
 
   --nproc N             ranks on this machine; they share its cores and readers
   --nodes M             machines; the same command runs on each, with its own --rank            (1)
   --rank R              number of this machine, from 0                                           (0)
   --at HOST:PORT        where the ranks of several machines meet: an address of machine 0
   --max-restarts K      restart all ranks after a failure, at most K times, from the last snapshot          (0)
-  --hang-limit S        seconds after which a rank that does not move is ended; 0 = never      (300)
+  --hang-limit S        seconds without progress after which a rank is ended; 0 = never          (300)
   --bind cores|none     whether each rank gets its own cores                                     (cores)
-  --logs DIR            where each rank's output is kept                                         (runs/launch/<date-time>)
-  --slurm FILE          start nothing, write a batch file for sbatch: the job saves before its time is up, is queued again, and
-                        goes on in the same run folder
-  --sbatch=OPTION       an option of sbatch for that file, such as --sbatch=--time=8:00:00; once for each
+  --logs DIR            folder for the output of each rank                                       (runs/launch/<date-time>)
+  --slurm FILE          start nothing, but write a batch file for sbatch: the job saves before its time is up, is queued again, and
+                        continues in the same run folder
+  --sbatch=OPTION       an option of sbatch for that file, such as --sbatch=--time=8:00:00; once for each option
 
-The first rank that fails is named last, with its step and what it was doing; the others are ended within two seconds. Signals are
-handed on to the ranks, which finish their step and save. One machine: nothing listens outside of the loopback. data.batch_size is
-per rank.
+If a rank fails, the others are ended within two seconds, and the last line names the rank that failed first, its step and what it
+was doing. Signals are passed on to the ranks, which finish their step and save. On a single machine, the ranks listen on the
+loopback only. data.batch_size is per rank.
 
   millrace launch --nproc 2 train RECIPE --preset smoke
   millrace launch --nproc 4 --nodes 2 --rank 0 --at node-a:29500 train RECIPE --config run.toml
@@ -53,7 +53,7 @@ struct Options {
   bool binds = true;
   std::string at, logs, slurm;
   std::vector<std::string> sbatch;
-  std::vector<std::string> given;  // the options as they were written that a batch file hands on
+  std::vector<std::string> given;  // the options that a batch file passes on, as the user wrote them
   std::vector<std::string> words;
 };
 
@@ -121,7 +121,7 @@ void check(const Options& options) {
     throw UsageError({"--rank " + std::to_string(options.node) + " of --nodes " + std::to_string(options.nodes), "command line",
                       "machines are counted from 0"});
   if (!options.slurm.empty() && (!options.at.empty() || options.node != 0))
-    throw UsageError({"a batch file finds the machines' numbers and where they meet by itself",
+    throw UsageError({"a batch file determines the machines' numbers and their meeting point itself",
                       options.at.empty() ? "flag --rank" : "flag --at",
                       "leave it out: --slurm FILE --nproc 4 --nodes 2 train RECIPE"});
   if (options.slurm.empty() && !options.sbatch.empty())

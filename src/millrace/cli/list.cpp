@@ -10,8 +10,8 @@ namespace {
 constexpr std::string_view kListHelp =
     R"(Lists the recipes of this program with their presets.
 
-  --switches            the switchboard instead: every optimisation, what runs when it is off (--off=NAME), and how results
-                        with it equal those without: bits, within a tolerance, or in distribution
+  --switches            list the switchboard instead: every optimisation, what runs if it is off (--off=NAME), and how equal the
+                        results with and without it are: to the bit, within a tolerance, or in distribution
   --json                as JSON
 )";
 

@@ -15,8 +15,8 @@ constexpr std::string_view kMakeDataHelp =
     R"(Writes sample data whose best possible result is known. The same seed gives the same bytes.
 
   --preset NAME         size of the data (default: the recipe's first preset)
-  --out DIR             a new or empty folder (default: runs/data/<recipe>-<preset>, of tables <recipe>-tables)
-  --seed N              (default 0; of tables of pairs 42, as a run has it)
+  --out DIR             a new or empty folder (default: runs/data/<recipe>-<preset>; for tables <recipe>-tables)
+  --seed N              seed of the random numbers (default 0; for tables of pairs 42, the default seed of a run)
 )";
 
 // An option of image_pairs: makes tables of pairs of existing samples instead of new samples.

@@ -13,11 +13,12 @@ namespace millrace::cli {
 namespace {
 
 constexpr std::string_view kMaxBatchHelp =
-    R"(Finds the largest data.batch_size that runs: each size tried does a whole step with its update, a batch of validation and a
-second step, on the run's own data. On a CPU memory ends at memory.limit (auto = nine tenths of what is free). It writes no run.
+    R"(Finds the largest data.batch_size that runs. With each size it makes a whole step with its update, a batch of validation and a
+second step, on the run's own data. On a CPU, memory.limit limits the memory (auto = nine tenths of the free memory). It writes
+no run folder.
 
-  --from N              the first size tried (default 1); then doubling, then halving the gap
-  --most N              never try more (default: the training set)
+  --from N              the first size (default 1); it doubles until a size fails, then halves the gap
+  --most N              the largest size to try (default: the size of the training set)
   FILE, --config FILE, --preset, --data, --off, --section.key=VALUE   as in train
   --json                as JSON
 )";
@@ -34,7 +35,7 @@ std::string right(const std::string& text, std::size_t column) {
   return std::string(kWidths[column] - std::min(kWidths[column], text.size()), ' ') + text;
 }
 
-// Prints a line as soon as a size was tried, because each takes seconds to minutes.
+// Prints a line as soon as a size was tried, because each trial takes seconds to minutes.
 void print_tried(const Json& one) {
   std::string line = right(one["batch_size"].dump(), 0);
   if (one["fits"].get<bool>()) {

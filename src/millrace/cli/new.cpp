@@ -18,11 +18,11 @@ constexpr std::string_view kNewHelp =
 predict, and tests. It trains at once, on data that it makes itself; README.md in the folder says which line to change for yours.
 NAME is a lower-case word: letters, digits and underscores.
 
-  --kind table          a number learnt from the columns of a table: CSV or .npy files (the default)
-  --kind image          small pictures told apart: a folder of PNG or JPEG files for each class
-  --kind signal         signals, sounds and series told apart: a folder of .wav or .npy files for each class
-  --kind volume         noise taken out of 3-D volumes: NIfTI, .npy or HDF5 files
-  --kind text           the next character of a text: a text file
+  --kind table          predict a number from the columns of a table: CSV or .npy files (the default)
+  --kind image          classify small pictures: a folder of PNG or JPEG files for each class
+  --kind signal         classify signals, sounds and series: a folder of .wav or .npy files for each class
+  --kind volume         remove noise from 3-D volumes: NIfTI, .npy or HDF5 files
+  --kind text           predict the next character of a text: a text file
 )";
 
 constexpr std::array kKinds = {"table", "image", "signal", "volume", "text"};
@@ -60,7 +60,7 @@ void check_name(const std::string& name, std::span<const Entry> recipes) {
   const auto legal = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; };
   if (name.empty() || name.size() > 60 || !(name[0] >= 'a' && name[0] <= 'z') || !std::all_of(name.begin(), name.end(), legal)) {
     throw UsageError({millrace::quoted(name) + " can't be the name of a recipe", "millrace new",
-                      "begin with a lower-case letter; go on with lower-case letters, digits and underscores (60 at most)"});
+                      "begin with a lower-case letter; continue with lower-case letters, digits and underscores (60 at most)"});
   }
   // The name would be used as a namespace and as the name of a program.
   if (std::find(kForbidden.begin(), kForbidden.end(), name) != kForbidden.end()) {

@@ -18,10 +18,10 @@ that the run trained in.
 
   --from PATH           run folder (its best snapshot, else the newest), snapshot folder, .safetensors or .pt file
   --input FILE          the input: .npy, .npz, .safetensors, .pt, .pth, .h5 or .hdf5
-  --output FILE         the output: a file of any of these kinds; .npy where there is one output
-  --batch-size N        rows at a time, which decide how much memory is used; the run's data.batch_size if not given
-  --section.key=VALUE   over the run's config, such as --device.name=cpu; a key that predict does not use is refused
-  --preset, --config    with a file of weights only: the config they were trained with
+  --output FILE         the output: a file of any of these kinds; .npy only if there is a single output
+  --batch-size N        rows at a time, which determines the memory; default: the run's data.batch_size
+  --section.key=VALUE   overrides the run's config, such as --device.name=cpu; a key that predict does not use is an error
+  --preset, --config    only with a file of weights: the config they were trained with
   --json                names, shapes and types of the outputs as JSON
 
 RECIPE may be left out: a run knows its recipe. A .npy file's array has no name: it is the recipe's only input.

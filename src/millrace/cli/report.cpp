@@ -18,14 +18,13 @@ namespace {
 
 constexpr std::string_view kReportHelp =
     R"(Writes one HTML page of a run, or of several side by side: verdict, curves, where the time went, memory, pictures by step, plan,
-config, and what differs between the configs of several runs. The page needs no network and no script to be read; with its script the
-curves have another axis, a part of the steps, smoothing, the values of a step in all diagrams, and themselves as SVG and CSV. train
-leaves RUN/report.html when it ends; this writes it anew, also of a run that goes on or died.
+config, and what differs between the configs of several runs. The page can be read without a network and without a script. Its
+script adds other axes, a range of steps, smoothing, the values of a step in all diagrams, and the curves as SVG and CSV. train
+writes RUN/report.html when it ends; this command writes the page again, also for a run that is still running or died.
 
-  --out FILE            where to; of one run RUN/report.html, of several ./report.html
-  --follow              keeps the page up to date while the runs train: writes it anew when they log something, and shows it at an
-                        address of this machine, where it loads itself again. A page that was opened from its file does so too.
-                        Ctrl-C ends it
+  --out FILE            the file to write (default: RUN/report.html for one run, ./report.html for several)
+  --follow              keep the page up to date while the runs train: write it again when they log something, and serve it at an
+                        address of this machine. The page reloads itself, also if it was opened as a file. Ctrl-C ends this
   --port N              the port of --follow; a free one by default. From another machine: ssh -L N:127.0.0.1:N HOST, then the same
                         address there
 )";
@@ -61,7 +60,7 @@ bool any_is_running(const std::vector<std::filesystem::path>& folders) {
   return std::ranges::any_of(folders, [](const auto& folder) { return runs::Run(folder).is_running(); });
 }
 
-// A page takes at most a tenth of the time, however long the logs are.
+// Making pages takes at most a tenth of the time, however long the logs are.
 int follow(const std::vector<std::filesystem::path>& folders, const std::filesystem::path& file, std::uint16_t port) {
   install_signal_handlers();
   report::PageServer server(port);
@@ -86,7 +85,7 @@ int follow(const std::vector<std::filesystem::path>& folders, const std::filesys
     }
     server.serve(Clock::now() + std::chrono::seconds(1), stop);
   }
-  write_atomically(Fs::real(), file, page_of(folders));  // a page that nobody renews must not load itself again
+  write_atomically(Fs::real(), file, page_of(folders));  // a page without reloading, because this process renews it no longer
   return 0;
 }
 

@@ -15,12 +15,12 @@ constexpr std::string_view kRunsHelp =
 resumed by millrace train RECIPE --run FOLDER; so is a branch (FOLDER/branches/...), the part that a run left behind when it resumed
 from an older snapshot (--train.resume=FOLDER/snapshots/...).
 
-Columns: run, recipe, step, loss, best (of the metric that judges), step_ms (median), rate, findings (of the doctor), bound_by (the
-account that takes most time), state, when. Those that fit into 100 characters are shown.
+Columns: run, recipe, step, loss, best (of the metric that decides the best snapshot), step_ms (median), rate, findings (of the
+doctor), bound_by (the account with most time), state, when. Those that fit into 100 characters are shown.
 
   --root DIR            another folder than ./runs
-  --columns A,B,...     these columns, in this order
-  --sort KEY            by this column; --sort=-KEY the greatest first
+  --columns A,B,...     show these columns, in this order
+  --sort KEY            sort by this column; --sort=-KEY: the greatest first
   --json                as JSON, with all columns
 )";
 

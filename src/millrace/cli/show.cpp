@@ -27,14 +27,14 @@ the recipe's prepare(). It prints how the data was understood (axes, units, orie
 each field and the origin of each sample. It trains nothing and writes no run.
 
   FILE, --config FILE, --preset, --data, --off, --section.key=VALUE   as in train
-  --from RUN            with the config of a run or a snapshot, and the batches on which it would train next
+  --from RUN            use the config of a run or a snapshot, and show the batches on which it would train next
   --split WORD          train, or validation
-  --batches N           how many, one after the other; 1 if not given
-  --pictures FOLDER     a picture of each field: FOLDER/batch-0-FIELD.png
+  --batches N           number of successive batches (default 1)
+  --pictures FOLDER     write a picture of each field: FOLDER/batch-0-FIELD.png
   --json                as JSON
 
-RECIPE may be left out: a run knows its recipe. A warning names each field that has NaN or infinite values, and a sample that has
-them.
+RECIPE may be left out: a run knows its recipe. A warning names each field that has NaN or infinite values, and the first
+sample with such a value.
 )";
 
 constexpr std::int64_t kDescribed = 4;  // below a table, the origin of this many samples is printed
@@ -104,7 +104,8 @@ class ShownGroup {
                             name_of_row(group_, dataset_, row));
   }
 
-  // The name of each row's sample with its single whole numbers, by which samples can be told apart: "sample 17, label 3".
+  // The name of each row's sample, followed by the row's single whole numbers, which help to tell samples apart: "sample 17,
+  // label 3".
   [[nodiscard]] std::vector<std::string> names_of_rows() const {
     std::vector<std::string> names;
     for (std::int64_t row = 0; row < group_.rows(); ++row) {
@@ -118,14 +119,14 @@ class ShownGroup {
     return names;
   }
 
-  // The name of a field's whole number, such as that of a label's class; the number itself if it has no name.
+  // The name of a value of a field, such as the name of a label's class; the number itself if it has no name.
   [[nodiscard]] std::string word_of(const std::string& field, std::int64_t value) const {
     const auto words = facts_.fields.find(field);
     const bool has_name = words != facts_.fields.end() && value >= 0 && value < std::ssize(words->second.names);
     return has_name ? printable(words->second.names[static_cast<std::size_t>(value)]) : std::to_string(value);
   }
 
-  // The row's sample, with those of its whole numbers that have names: "sample 17 (photos/owl/3.png), label owl".
+  // The name of the row's sample, followed by the values that have names: "sample 17 (photos/owl/3.png), label owl".
   [[nodiscard]] std::string described(std::int64_t row) const {
     std::string text = name_of_row(group_, dataset_, row);
     for (const auto& [name, words] : facts_.fields) {
@@ -202,7 +203,7 @@ std::filesystem::path take_from(Arguments& arguments) {
   if (!from) return {};
   const std::filesystem::path run = run_folder_of(Fs::real(), *from);
   if (run.empty() || !std::filesystem::is_directory(run)) {
-    throw UsageError({*from + " is no run folder and no snapshot of a run", "flag --from",
+    throw UsageError({*from + " is neither a run folder nor a snapshot of a run", "flag --from",
                       "millrace runs lists the runs below ./runs; without --from the recipe's own config is used"});
   }
   arguments.add("--run=" + run.string());

@@ -44,7 +44,7 @@ they end the program within ten seconds, and the same command starts again.
   --json                print summary.json on stdout when done; everything else goes to stderr
 
 Precedence: flag > environment (MILLRACE_OPTIM__LEARNING_RATE=1e-3) > files in order > preset > the run in --run DIR > the
-recipe's defaults. A path in a file is looked for beside that file, then in the current folder.
+recipe's defaults. A path in a file is searched next to that file, then in the current folder.
 )";
 
 // Writes the report. A failure is only a warning, because the run itself has finished.
@@ -56,7 +56,7 @@ void leave_report(const std::filesystem::path& run, telemetry::Console& console)
   }
 }
 
-// If this run followed the doctor's advice for an earlier run in the same parent folder, logs what that gained.
+// If this run followed the doctor's advice for an earlier run in the same parent folder, logs the gain.
 void note_remedy(const std::filesystem::path& run, telemetry::Console& console) {
   std::optional<runs::LedgerLine> line = runs::followed_remedy(run);
   if (!line) return;
@@ -78,7 +78,7 @@ void agree_on_batch_size(RunRequest& request, Agreement* agreement) {
   size = ranks.from_root(size);
 }
 
-// Trains with all ranks. Throws Stopped also where another rank obeyed the same signal first.
+// Trains with all ranks. Also throws Stopped if another rank obeyed the same signal first.
 RunOutcome train_together(RunRequest request, distributed::Processes* ranks) {
   try {
     if (request.dry_run != DryRun::plan) agree_on_batch_size(request, ranks);

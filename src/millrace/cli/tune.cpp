@@ -24,15 +24,16 @@ namespace millrace::cli {
 namespace {
 
 constexpr std::string_view kTuneHelp =
-    R"(Looks for values that make a run of this config faster, by short runs of the recipe on its own data: first all that the doctor or
-the run's accounts promise a gain of and that changes nothing of the training, at once; then what is left, in the order of the
-gain to expect; then whether each value that came in with others is needed. A run that other programs disturbed is made again.
-It keeps the values that pay, and writes the config with the gain of each. If it is stopped, the same command resumes it.
+    R"(Searches for values that make a run of this config faster, by short runs of the recipe on its own data. First it tries all values
+together for which the doctor or the run's accounts predict a gain and which do not change the training. Then it tries the other
+values one by one, the greatest predicted gain first. Last it checks whether each value that was tried with others is needed. A run
+that other programs disturbed is repeated. It writes a config with the values that help, and the gain of each. If it is stopped,
+the same command resumes it.
 
-  --out FILE            the config to write (default tuned.yaml); FILE.progress.json beside it until the search is done
+  --out FILE            the config to write (default tuned.yaml); the search keeps its state in FILE.progress.json
   --minutes N           stop after about N minutes (default 10)
   --seconds N           how long the loop of a short run takes (default 4)
-  --allow WORD,WORD     also try what makes another training: precision (bf16 for fp32), batch_size, accumulation (the same
+  --allow WORD,WORD     also try values that change the training: precision (bf16 for fp32), batch_size, accumulation (the same
                         global batch in one piece: a batch norm sees other rows)
   FILE, --config FILE, --preset, --data, --off, --section.key=VALUE   as in train
   --json                as JSON
@@ -60,7 +61,7 @@ Options take_options(Arguments& arguments) {
       const std::size_t end = std::min(list.find(',', at), list.size());
       const std::string word = with_underscores(list.substr(at, end - at));
       if (std::ranges::find(kAllow, word) == kAllow.end()) {
-        arguments.problems().push_back({"nothing that can be allowed is called " + quoted(word), "flag --allow",
+        arguments.problems().push_back({"--allow does not know the word " + quoted(word), "flag --allow",
                                         suggestion(word, kAllow) + "words: " + joined(kAllow, ", ")});
       }
       options.allowed.insert(word);
@@ -136,9 +137,9 @@ std::string line_of(const doctor::Trial& trial) {
                                : "  expects " + percent(trial.candidate.expected) + " less time" +
                                      (trial.candidate.finding.empty() ? "" : " (" + trial.candidate.finding + ")") + ": ";
   if (trial.verdict == Verdict::not_allowed)
-    return text + "not tried, it makes another training; --allow=" + trial.candidate.needs;
+    return text + "not tried, because it changes the training; --allow=" + trial.candidate.needs;
   if (trial.verdict == Verdict::failed) return text + "failed: " + trial.failure;
-  if (trial.verdict == Verdict::busy) return text + "not measured, other programs have the cores";
+  if (trial.verdict == Verdict::busy) return text + "not measured, because other programs use the cores";
   return text + percent(trial.gain()) + ", " + significant(trial.ratio, 3) + " times as fast" +
          (trial.runs > 1 ? " (" + significant(trial.least, 3) + " to " + significant(trial.most, 3) + ")" : "") + ": " +
          std::string(doctor::word_of(trial.verdict));
@@ -200,7 +201,7 @@ void print_result(const Search& search, const doctor::Tuner& tuner, const std::s
     return print_json(result);
   }
   if (tuner.out_of_time())
-    print("the time is over with " + std::to_string(tuner.candidates().size()) + " values left; --minutes gives it more\n");
+    print("the time is up with " + std::to_string(tuner.candidates().size()) + " values left; --minutes gives more time\n");
   if (tuner.kept().empty()) return print("nothing that was tried makes this config faster here\n");
   print(search.options.out.string() + "  " + significant(tuner.speedup(), 3) +
         " times as fast: " + ms_text(tuner.first().seconds) + " before, " + ms_text(tuner.now().seconds) + " now; " +
@@ -234,7 +235,7 @@ int run_tune(const Invocation& call) {
   search.runs.folder = scratch.path();
   doctor::Tuner tuner = begin(search, earlier);
   if (!tuner.first().failure.empty())
-    throw UsageError({"the config as it is does not run", "millrace train", tuner.first().failure});
+    throw UsageError({"the initial config does not run", "millrace train", tuner.first().failure});
   print_line(search.options, "runs of " + with_commas(search.runs.steps) + " steps; now " + ms_text(tuner.now().seconds) +
                                  shares_of(tuner.now()));
   if (!earlier.is_null()) {

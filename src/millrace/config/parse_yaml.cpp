@@ -78,7 +78,7 @@ void parse_yaml(std::string_view text, TreeBuilder& tree) {
   } catch (const YAML::Exception& error) {
     const std::size_t line = error.mark.line < 0 ? 0 : static_cast<std::size_t>(error.mark.line) + 1;
     const std::size_t column = error.mark.column < 0 ? 0 : static_cast<std::size_t>(error.mark.column) + 1;
-    tree.problem("syntax error in YAML: " + error.msg, line, "correct this place; mind the indentation", column);
+    tree.problem("syntax error in YAML: " + error.msg, line, "correct this place; check the indentation", column);
   }
 }
 

@@ -101,7 +101,7 @@ Choice detail::choose(const std::string& wish, int local_rank, const Backend* cu
   if (wish == "cpu") return {.reason = "as asked"};
   if (wish == "auto" && cuda == nullptr) {
     Choice choice{.reason = "no GPU to use: " + why_no_cuda};
-    if (has_gpu) choice.warning = "this machine has a GPU, and the run will not use it: " + why_no_cuda;
+    if (has_gpu) choice.warning = "this machine has a GPU, but the run will not use it: " + why_no_cuda;
     return choice;
   }
   const std::optional<int> index = cuda_index(wish == "auto" ? "cuda" : wish, local_rank);

@@ -77,7 +77,7 @@ TEST(Choose, AutoWithoutAUsableGpuSaysWhy) {
   EXPECT_EQ(quiet.warning, "");
   const Choice loud = detail::choose("auto", 0, nullptr, "this build has no CUDA plugin", true);
   EXPECT_TRUE(loud.device.is_cpu());
-  EXPECT_EQ(loud.warning, "this machine has a GPU, and the run will not use it: this build has no CUDA plugin");
+  EXPECT_EQ(loud.warning, "this machine has a GPU, but the run will not use it: this build has no CUDA plugin");
 }
 
 TEST(Choose, CpuIsNeverQuestioned) {

@@ -114,7 +114,7 @@ std::string reason_of(const std::string& error, std::string& id) {
   if (has_any(first_line(error), {"out of memory", "std::bad_alloc", "can't allocate memory", "Cannot allocate memory",
                                   "not enough memory", "CUBLAS_STATUS_ALLOC_FAILED"})) {
     id = "out_of_memory";
-    return "for want of memory";
+    return "for lack of memory";
   }
   return "of an error";
 }
@@ -155,7 +155,7 @@ bool cause_from_log(const std::vector<Json>& lines, const std::string& died, Cau
   }
   if (const std::string launcher = launcher_text(lines); has_any(launcher, {" has not moved for ", " is frozen "})) {
     cause.id = "hung";
-    cause.text = died + ": the launcher ended all ranks, since " + launcher;
+    cause.text = died + ": the launcher ended all ranks, because " + launcher;
     return true;
   }
   const Json* still = standstill_of(lines);
@@ -186,7 +186,7 @@ bool cause_from_system(const std::vector<Json>& lines, const SystemMark& then, c
     return before && after && *after > *before;
   };
   if (rose(then.group_kills, now.group_kills) && then.group_limit) {
-    cause.text = died + ": the kernel killed it, since its control group had used up its " +
+    cause.text = died + ": the kernel killed it, because its control group had used up its " +
                  human_bytes(static_cast<double>(*then.group_limit)) + " of memory";
   } else if (rose(then.machine_kills, now.machine_kills)) {
     const std::int64_t killed = *now.machine_kills - *then.machine_kills;
@@ -247,7 +247,7 @@ Cause cause_of(const std::vector<Json>& lines, bool alive, const SystemMark& now
   if (alive) {
     cause.id = "going_on";
     cause.text = "still running, step " + with_commas(cause.step);
-    if (still != nullptr) cause.text += "; it has not moved since: " + standstill_text(*still);
+    if (still != nullptr) cause.text += "; it has made no progress since: " + standstill_text(*still);
     return cause;
   }
   const std::string launcher = launcher_text(lines);
@@ -263,7 +263,7 @@ Cause cause_of(const std::vector<Json>& lines, bool alive, const SystemMark& now
   if (cause_from_log(lines, died, cause) || cause_from_system(lines, then, now, died, cause)) return cause;
   if (!launcher.empty()) {
     cause.id = "killed";
-    cause.text = died + ": the launcher ended all ranks, since " + launcher + memory_text(lines);
+    cause.text = died + ": the launcher ended all ranks, because " + launcher + memory_text(lines);
     return cause;
   }
   if (still != nullptr) {

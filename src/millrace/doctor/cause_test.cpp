@@ -99,7 +99,7 @@ TEST(Cause, AnErrorOfMemoryOrOfADiskIsOne) {
   for (const char* text : {"std::bad_alloc", "DeviceError  out of memory with one sample at a time: std::bad_alloc",
                            "[enforce fail at alloc_cpu.cpp:117] err == 0. DefaultCPUAllocator: can't allocate memory: you tried",
                            "CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has"})
-    expect_cause(error(text), mark(), "out_of_memory", std::string("for want of memory: ") + text);
+    expect_cause(error(text), mark(), "out_of_memory", std::string("for lack of memory: ") + text);
   expect_cause(error("DataError  a.h5 can't be read: std::bad_alloc"), mark(), "failed", "of bad data: ");
   expect_cause(error("write x: Disk quota exceeded"), mark(), "failed", "of a full disk: ");
   expect_cause(error("SnapshotError  can't save: write x: File too large"), mark(), "failed",
@@ -129,7 +129,7 @@ TEST(Cause, TheLaunchersLineSaysWhichRankItWas) {
 TEST(Cause, ARunThatGoesOnSaysWhereItIs) {
   EXPECT_EQ(cause_of(begun(), true, mark()).text, "still running, step 1,200");
   EXPECT_THAT(cause_of(with({{"kind", "hang"}, {"text", kStill}}), true, mark()).text,
-              HasSubstr("it has not moved since: the run has not moved for 60 s (step 1,201, backward of generator)"));
+              HasSubstr("it has made no progress since: the run has not moved for 60 s (step 1,201, backward of generator)"));
   EXPECT_EQ(cause_of(with({{"kind", "hang"}, {"text", "the run moves again after 70 s"}}), true, mark()).text,
             "still running, step 1,200");
 }

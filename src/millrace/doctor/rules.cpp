@@ -106,7 +106,7 @@ constexpr std::array kRules = {
          {"forward", "backward", "prepare"}},
     Rule{"uneven_ranks", "the ranks wait for one slow rank", detail::uneven_ranks, Stake::time, {"reduction"}},
     Rule{"oversubscribed", "more threads than cores", detail::oversubscribed, Stake::time, {"forward", "backward", "optimizer"}},
-    Rule{"neighbours", "other programs have the cores", detail::neighbours, Stake::time, {"others"}},
+    Rule{"neighbours", "other programs use the cores", detail::neighbours, Stake::time, {"others"}},
     Rule{"slowing_down",
          "steps take longer and longer",
          detail::slowing_down,

@@ -123,7 +123,7 @@ Found not_finite(const Evidence& e) {
   if (!input.all) return notices("look at the input of these steps, lower optim.learning_rate, or " + look);
   if (clips) return notices("lower optim.learning_rate, or " + look);
   Finding finding = set(what, "optim.clip_norm", "1", gain_of(share));
-  finding.remedy += "; else lower optim.learning_rate, or " + look;
+  finding.remedy += "; otherwise lower optim.learning_rate, or " + look;
   return finding;
 }
 
@@ -161,8 +161,8 @@ Found loss_vanished(const Evidence& e) {
                  .what = loss_of(e, *gone) + " is nearly 0, " + significant(gone->lines.back().loss, 2) + ", and was below " +
                          significant(kVanished, 1) + " at the last " + std::to_string(kSame) + " log lines",
                  .remedy =
-                     "labels leak into the input, or the term is wrong: check the inputs of the loss, its weight, and whether "
-                     "a mask leaves anything of it",
+                     "labels leak into the input, or the term is wrong: check the inputs of the loss, its weight, and whether a "
+                     "mask leaves any values",
                  .key = {},
                  .value = {},
                  .gain = std::nullopt};

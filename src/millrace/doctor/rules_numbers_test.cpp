@@ -88,7 +88,7 @@ TEST(Rules, WhatIsSaidOfStepsThatAreNotFiniteIsOneRemedy) {
   e.numbers.has_bf16 = true;
   Finding finding = first(e, "not_finite");
   EXPECT_EQ(finding.key, "optim.clip_norm");
-  EXPECT_THAT(finding.remedy, testing::StartsWith("try --optim.clip_norm=1; else lower optim.learning_rate"));
+  EXPECT_THAT(finding.remedy, testing::StartsWith("try --optim.clip_norm=1; otherwise lower optim.learning_rate"));
   e.numbers.scaled = true;
   finding = first(e, "not_finite");
   EXPECT_EQ(finding.key, "precision.dtype");

@@ -218,7 +218,7 @@ Found list_growing(const Evidence& e) {
     const double steps = static_cast<double>(e.memory.room - e.memory.used) / kept.growth_bytes_per_step;
     if (steps < 1e7) what += ": memory is used up after " + with_commas(std::llround(steps)) + " more steps";
   }
-  Finding::Change change{.text = "detach() of what is kept, or item()"};
+  Finding::Change change{.text = "keep item() or detach() of the tensors"};
   const std::size_t open = kept.line.find(".append("), close = kept.line.rfind(')');
   if (open != std::string::npos && close != std::string::npos && close > open) {
     std::string line = kept.line;

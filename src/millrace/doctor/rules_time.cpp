@@ -243,7 +243,7 @@ Found neighbours(const Evidence& e) {
   const double one = *e.others * core_share(e);
   const double either = e.cores > 1 ? one * (2 - *e.others) : one;
   return Finding{.id = {},
-                 .what = "other programs had the cores for " + percent(*e.others) + " of the time that this run wanted them",
+                 .what = "other programs used the cores for " + percent(*e.others) + " of the time in which this run needed them",
                  .remedy = "end them, or give the run its own cores (taskset, the batch system)",
                  .key = {},
                  .value = {},

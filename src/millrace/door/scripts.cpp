@@ -45,7 +45,7 @@ const char* headrace_diagnose(const char* evidence) {
   return guarded<>(static_cast<const char*>(nullptr), [&] {
     const Json json = parse_shallow(evidence == nullptr ? "" : evidence);
     if (json.is_discarded()) {
-      throw ConfigError(Message{.what = "this is no JSON, or it is nested more than " + std::to_string(kDeepestJson) + " deep",
+      throw ConfigError(Message{.what = "this is not JSON, or it is nested more than " + std::to_string(kDeepestJson) + " deep",
                                 .where = "evidence",
                                 .next = R"(write numbers that are not finite as texts: "nan", "inf", "-inf")"});
     }

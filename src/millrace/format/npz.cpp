@@ -68,7 +68,7 @@ NpzFile::NpzFile(const std::filesystem::path& path) : file_(std::make_unique<Inp
   if (!zip.problem.empty()) refuse_npz(*file_, std::move(zip.problem));
   for (detail::ZipMember& member : zip.members) {
     std::string unread = !member.name.ends_with(kSuffix) ? "it is not a .npy file"
-                         : is_left_behind(member.name)   ? "macOS left it beside a file"
+                         : is_left_behind(member.name)   ? "macOS added it to describe another file"
                                                          : "";
     NpyLayout layout = unread.empty() ? layout_of(*file_, member, unread) : NpyLayout();
     if (!unread.empty()) {

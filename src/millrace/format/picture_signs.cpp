@@ -234,7 +234,7 @@ PictureSigns picture_signs(const ReadAt& read) {
 std::string stored_text(const PictureSigns& signs) {
   return std::string(signs.colour) + " of " + std::to_string(signs.bits) + (signs.bits == 1 ? " bit" : " bits") +
          (signs.alpha ? ", with transparency, which is dropped: colours are kept unchanged" : "") +
-         (signs.bits == 16 ? ", of which the upper 8 are taken" : "");
+         (signs.bits == 16 ? ", of which the upper 8 are used" : "");
 }
 
 PictureSize upright(const PictureSize& stored, int orientation) noexcept {

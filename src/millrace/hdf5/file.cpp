@@ -193,7 +193,7 @@ class OpenFile final : public detail::LoadableFile {
     const std::string has = joined(datasets_, ", ", &Dataset::name);
     throw DataError({.what = label(name) + " is missing (has: " + (has.empty() ? "nothing" : has) + ")",
                      .where = quoted(file_.path().string()),
-                     .next = "name one that is there"});
+                     .next = "name an existing one"});
   }
 
   static bool is_inside(const Layout& layout, Sizes offset, Sizes count) {

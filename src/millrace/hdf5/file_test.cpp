@@ -242,7 +242,7 @@ TEST_F(Hdf5Test, SaysWhatIsMissingAndOutside) {
   const std::vector<std::string> wanted = {"/vis"};
   EXPECT_EQ(refusal([&] { static_cast<void>(File::open(root_ / "c07.h5", wanted)); }),
             "DataError  c07.h5: dataset /vis is missing (has: /index_map, /map)\n  where    \"" + (root_ / "c07.h5").string() +
-                "\"\n  next     name one that is there; millrace inspect shows all of the file");
+                "\"\n  next     name an existing one; millrace inspect shows all of the file");
   const std::vector<std::string> deeper = {"/index_map/ra"};
   EXPECT_THAT(refusal([&] { static_cast<void>(File::open(root_ / "c07.h5", deeper)); }), HasSubstr("(has: /index_map/freq)"));
   const std::vector<std::string> group = {"/index_map"};
@@ -308,7 +308,7 @@ TEST_F(Hdf5Test, ADyingOrMissingChildIsAnErrorThatNamesIt) {
   ::unsetenv("MILLRACE_HDF5_CHILD");
   EXPECT_THAT(crashed,
               HasSubstr("gave no answer: ended by signal 11 (Segmentation fault)\n  where    \"" + (root_ / "a.h5").string()));
-  EXPECT_THAT(missing, HasSubstr("nowhere\", which is not there\n  where    MILLRACE_HDF5_CHILD\n"));
+  EXPECT_THAT(missing, HasSubstr("nowhere\", which does not exist\n  where    MILLRACE_HDF5_CHILD\n"));
 }
 
 TEST_F(Hdf5Test, WritingFailsWithTheLibrarysWords) {

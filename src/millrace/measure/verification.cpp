@@ -180,7 +180,7 @@ Check Verification::second_step() {
   const std::int64_t moved = all - static_cast<std::int64_t>(unmoved.size());
   tracked_.clear();
   Check check{.name = "training step 2",
-              .found = "loss " + significant(step.loss, 4) + ", " + human_duration(step.seconds) + "; the two steps moved " +
+              .found = "loss " + significant(step.loss, 4) + ", " + human_duration(step.seconds) + "; the two steps changed " +
                        with_commas(moved) + " of " + plural(all, "trained tensor")};
   if (!std::isfinite(step.loss)) {
     check.level = Check::Level::fail;
@@ -191,7 +191,7 @@ Check Verification::second_step() {
   check.found += ", not " + first_of(unmoved);
   check.level = moved == 0 ? Check::Level::fail : Check::Level::warn;
   check.next = moved == 0 ? "nothing learns: see optim.learning_rate and optim.warmup_steps"
-                          : "they get no gradient, or an objective that begins later moves them";
+                          : "they get no gradient, or an objective that begins later trains them";
   return check;
 }
 
@@ -242,9 +242,10 @@ Check Verification::device() {
   if (busy > kBusyShare && waiting < 1 - kBusyShare) return check;
   check.level = Check::Level::warn;
   check.found += "; the target is above " + percent(kBusyShare);
-  check.next = waiting > 1 - kBusyShare
-                   ? "train for a minute and ask millrace doctor RUN what makes the input slow"
-                   : "a larger data.batch_size; millrace tune tries what helps; millrace doctor says who else uses the cores";
+  check.next =
+      waiting > 1 - kBusyShare
+          ? "train for a minute and ask millrace doctor RUN what makes the input slow"
+          : "a larger data.batch_size; millrace tune tries what helps; millrace doctor names other programs that use the cores";
   return check;
 }
 

@@ -186,7 +186,7 @@ void Board::add_mean(std::string_view name, const at::Tensor& values, const at::
 void Board::add_rate(std::string_view name, const at::Tensor& hits) {
   if (hits.scalar_type() != at::kBool) {
     detail::refuse(name, "a rate counts true values, " + detail::type_text(hits) + detail::shape_text(hits) + " was given",
-                   "compare first, e.g. scores > 0.5; the mean of numbers is add_mean()");
+                   "compare first, e.g. scores > 0.5; for the mean of numbers use add_mean()");
   }
   add(name, Reading::mean, {hits.detach().sum(), count_of(hits)});
 }

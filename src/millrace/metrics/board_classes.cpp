@@ -75,7 +75,7 @@ void check_labels(const at::Tensor& predicted, const at::Tensor& labels, const C
   throw DataError({(is_logits(predicted) ? "logits " : "class ids ") + detail::shape_text(predicted) + " need labels of shape " +
                        to_text(Shape(wanted.begin(), wanted.end())) + ", the labels have shape " + detail::shape_text(labels),
                    "metric " + quoted(name),
-                   "bring the labels to that shape, e.g. with squeeze(1); classes are the last dimension of logits, which "
+                   "give the labels that shape, e.g. with squeeze(1); classes are the last dimension of logits, which "
                    "movedim(1, -1) makes of images [rows,classes,height,width]"});
 }
 

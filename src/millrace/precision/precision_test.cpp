@@ -148,9 +148,9 @@ TEST(PrecisionTrial, BesideOtherProgramsTheBusiestThreadDecides) {
   };
   EXPECT_EQ(decide(60).autocast, c10::kBFloat16);
   EXPECT_THAT(decide(60).reason,
-              AllOf(HasSubstr("60.0 ms a step in bf16, 100.0 in fp32"), HasSubstr("other programs had the cores")));
+              AllOf(HasSubstr("60.0 ms a step in bf16, 100.0 in fp32"), HasSubstr("other programs used the cores")));
   EXPECT_EQ(decide(110).autocast, std::nullopt);
-  EXPECT_THAT(decide(110).reason, AllOf(HasSubstr("no faster: 110.0 ms"), HasSubstr("other programs had the cores")));
+  EXPECT_THAT(decide(110).reason, AllOf(HasSubstr("no faster: 110.0 ms"), HasSubstr("other programs used the cores")));
 }
 
 TEST(PrecisionTrial, NanInOneRoundIsAVerdict) {

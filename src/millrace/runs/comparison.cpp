@@ -178,7 +178,7 @@ void add_notes(const RunFacts& a, const RunFacts& b, Comparison& to) {
     to.notes.emplace_back("the data differs: losses and metrics are of different samples");
   for (const auto& [run, name] : {std::pair{&a, "A"}, std::pair{&b, "B"}}) {
     if (run->others.value_or(0) >= kBusy) {
-      to.notes.push_back("other programs had the cores for " + percent(*run->others) + " of the time of " + name +
+      to.notes.push_back("other programs used the cores for " + percent(*run->others) + " of the time of " + name +
                          ": alone on the machine it is faster");
     }
     if (run->accounts.empty() || run->steps <= 0)

@@ -122,7 +122,7 @@ RunStory read_story(const std::filesystem::path& folder) {
   std::error_code ignored;
   if (std::filesystem::is_directory(folder, ignored) && (run.is_there() || !run.processes().empty())) return story_of(run);
   throw UsageError(
-      {printable(folder.string()) + (std::filesystem::exists(folder, ignored) ? " is no run folder" : " does not exist"),
+      {printable(folder.string()) + (std::filesystem::exists(folder, ignored) ? " is not a run folder" : " does not exist"),
        "the words after the command", "give the folder of a run; millrace runs lists those below ./runs"});
 }
 

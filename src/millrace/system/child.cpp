@@ -37,7 +37,7 @@ std::string find_beside(std::string_view name, const fs::path& built, const fs::
 }
 
 std::string looked_for_beside(const fs::path& installed) {
-  return "looked for beside " + quoted(own_file().string()) + " and in " + quoted(installed.string());
+  return "searched next to " + quoted(own_file().string()) + " and in " + quoted(installed.string());
 }
 
 SpawnActions::SpawnActions() {

@@ -156,8 +156,8 @@ int bench_ablate(const Invocation& call, Arguments& arguments) {
   const std::vector<const SwitchRow*> rows = chosen_rows(names, entry, out_of_reach);
   plan.words = arguments.words();
   plan.words.insert(plan.words.begin(), entry.name);
-  const CommandConfig config = resolve_command_config(entry, arguments);  // finds all mistakes before the first run and reports
-                                                                          // them in this command's name
+  // Finds all mistakes before the first run; the messages name this command.
+  const CommandConfig config = resolve_command_config(entry, arguments);
   const ScratchFolder scratch;
   plan.folder = scratch.path();
   pin_choices(plan, run_once(plan, ""), config.resolved.values);  // this run also makes data, caches and components, so that
@@ -186,7 +186,7 @@ int bench_ablate(const Invocation& call, Arguments& arguments) {
           std::to_string(plan.steps) + " steps, median of " + std::to_string(rounds) + " pairs\n" + table(table_rows));
     std::string left;
     for (const Json& name : out_of_reach) left += (left.empty() ? "" : ", ") + name.get<std::string>();
-    if (!left.empty()) print("not measured, since " + entry.name + " has no use for them: " + left + "\n");
+    if (!left.empty()) print("not measured, because " + entry.name + " does not use them: " + left + "\n");
   }
   return equal ? 0 : 1;
 }

@@ -66,8 +66,8 @@ double apart(const SeenRun& one, const SeenRun& other) {
 }
 
 void print_stages(const std::string& recipe, const std::vector<Stage>& stages, const BenchRuns& runs, std::int64_t rounds) {
-  print("what the guide of " + recipe + " promises, here: runs of " + std::to_string(runs.steps) + " steps, medians of " +
-        std::to_string(rounds) + " rounds in turns\n");
+  print("what the guide of " + recipe + " promises, measured here: runs of " + std::to_string(runs.steps) +
+        " steps, medians of " + std::to_string(rounds) + " rounds\n");
   std::vector<std::vector<std::string>> rows = {
       {"", "ms a step", "of the row above", "of the first", "memory", "last loss", "the guide"}};
   for (std::size_t i = 0; i < stages.size(); ++i) {
@@ -107,8 +107,8 @@ int bench_recipe(const Invocation& call, Arguments& arguments) {
   runs.steps = arguments.integer("steps", 20, 2);
   runs.words = arguments.words();
   runs.words.insert(runs.words.begin(), entry.name);
-  const CommandConfig config = resolve_command_config(entry, arguments);  // finds all mistakes before the first run and reports
-                                                                          // them in this command's name
+  // Finds all mistakes before the first run; the messages name this command.
+  const CommandConfig config = resolve_command_config(entry, arguments);
   const bool is_bare = entry.needs_data && entry.needs_data(config.resolved.values) && config.preset.empty();
   if (is_bare) runs.words.insert(runs.words.end(), {"--preset", "smoke"});
   const ScratchFolder scratch;

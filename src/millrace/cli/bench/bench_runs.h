@@ -47,8 +47,9 @@ struct SeenRun {
 [[nodiscard]] Json run_once(const BenchRuns& runs, const std::string& off);
 [[nodiscard]] SeenRun seen_in(const Json& summary);
 
-// Sets the choices that trials made in this run in the words of all further runs, because trials might choose differently in each
-// run. That is possible only for choices that are keys of `config`, so not for the implementation of an operation.
+// Trials in one run may choose other values than trials in the next run. To keep all further runs equal, this adds the choices
+// of the run with this summary to their words. It covers only choices that are keys of `config`, so not the implementation of
+// an operation.
 void pin_choices(BenchRuns& runs, const Json& summary, const Json& config);
 
 }  // namespace millrace::cli

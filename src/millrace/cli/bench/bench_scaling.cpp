@@ -32,7 +32,7 @@ std::vector<std::int64_t> numbers(const std::string& list) {
     std::int64_t value = 0;
     const auto [last, fault] = std::from_chars(list.data() + at, list.data() + end, value);
     if (fault != std::errc() || last != list.data() + end || value < 1)
-      throw UsageError({quoted(list) + " is no list of numbers of ranks", "flag --ranks", "write such as --ranks 1,2,4"});
+      throw UsageError({quoted(list) + " is not a list of numbers of ranks", "flag --ranks", "write for example --ranks 1,2,4"});
     all.push_back(value);
     at = end + 1;
   }
@@ -43,8 +43,9 @@ std::vector<std::int64_t> numbers(const std::string& list) {
 std::int64_t batch_of(const Json& config) {
   const Json& batch = config.at("data").at("batch_size");
   if (batch.is_number_integer()) return batch.get<std::int64_t>();
-  throw UsageError({"the batch is " + batch.dump() + ": ranks would not have equal shares of it", "data.batch_size",
-                    "name it: --data.batch_size=N, the global batch of strong and the rank's of weak scaling"});
+  throw UsageError(
+      {"the batch is " + batch.dump() + ": ranks would not have equal shares of it", "data.batch_size",
+       "give a number: --data.batch_size=N, the global batch of strong scaling and the batch of each rank of weak scaling"});
 }
 
 // What to measure: strong and weak scaling for each number of ranks. Strong scaling is left out if the ranks can't share the
@@ -117,8 +118,8 @@ int bench_scaling(const Invocation& call, Arguments& arguments) {
   runs.steps = arguments.integer("steps", 20, 2);
   runs.words = arguments.words();
   runs.words.insert(runs.words.begin(), entry.name);
-  const CommandConfig config = resolve_command_config(entry, arguments);  // finds all mistakes before the first run and reports
-                                                                          // them in this command's name
+  // Finds all mistakes before the first run; the messages name this command.
+  const CommandConfig config = resolve_command_config(entry, arguments);
   std::vector<std::string> left_out;
   std::vector<Way> ways = ways_of(ranks, batch_of(config.resolved.values), left_out);
   const std::int64_t threads = std::max<std::int64_t>(1, device::cpu_info().physical_cores / *std::ranges::max_element(ranks));

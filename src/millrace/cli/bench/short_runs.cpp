@@ -39,7 +39,7 @@ Json summary_of(const ShortRuns& runs, const doctor::Settings& changed) {
   return child_json(words);
 }
 
-// The seconds of the loop, without accounts such as validation that weigh too much in a short run.
+// The seconds of the loop, without validation and other accounts that take too large a share of a short run.
 double loop_seconds(const Json& summary) {
   double sum = 0;
   for (const auto& [account, seconds] : summary.at("accounts").items()) {

@@ -17,7 +17,7 @@ using picture::ColourMap;
 
 constexpr std::int64_t kCurves = 6, kImages = 24, kMaps = 6, kColumns = 3, kShort = 8, kPictureSide = 8;
 
-// The values as real numbers: f32, as pictures take them, or f64 where f32 would change whole numbers.
+// Converts the values to real numbers. Pictures take f32; callers ask for f64 where f32 would round whole numbers.
 at::Tensor as_real(const at::Tensor& values, at::ScalarType type = at::kFloat) {
   return (values.is_complex() ? at::abs(values) : values).to(type).contiguous();
 }
@@ -33,7 +33,8 @@ std::vector<T> numbers(const at::Tensor& values) {
 
 std::string sample(const SeenField& field, std::int64_t row) { return field.samples[static_cast<std::size_t>(row)]; }
 
-// The axis after the rows with this number. If its name is unknown, it is an axis of indices with the name `otherwise`.
+// The axis with the number `axis`, not counting the axis of rows. If its name is unknown, it is an axis of indices with the
+// name `otherwise`.
 FieldAxis axis_of(const SeenField& field, std::size_t axis, const char* otherwise) {
   const bool fits = static_cast<std::int64_t>(field.words.axes.size()) == field.values.dim() - 1;
   return fits ? field.words.axes[axis] : FieldAxis{.label = otherwise};
@@ -94,7 +95,7 @@ Picture column_histograms(const SeenField& field) {
   return picture::histograms(what);
 }
 
-// One below the other; all have the width of drawn pictures.
+// Stacks pictures of the same width below each other.
 Picture stacked(const std::vector<Picture>& some) {
   Picture all = some.front();
   for (std::size_t i = 1; i < some.size(); ++i) {
@@ -104,7 +105,8 @@ Picture stacked(const std::vector<Picture>& some) {
   return all;
 }
 
-// The finite values' range, for the axes of all samples; nullopt: that of each sample's values.
+// The range of the finite values, so that the plots of all samples have the same axis. nullopt if they have fewer than two
+// different values.
 std::optional<picture::Range> range_of(const at::Tensor& values) {
   const at::Tensor real = as_real(values, at::kDouble);
   const at::Tensor finite = real.masked_select(at::isfinite(real));
@@ -273,7 +275,8 @@ Picture of_shape(const SeenField& field) {
     case 2:
       if (values.size(1) > (is_whole(values) ? 1 : kColumns) && (is_whole(values) || values.size(1) <= kShort)) {
         const std::string whole = with_commas(values.size(0)) + " rows, from " + sample(field, 0);
-        return maps(field, {map_of(values, "")}, whole, {.label = "row of the batch"}, axis_of(field, 0, "place in the sample"));
+        return maps(field, {map_of(values, "")}, whole, {.label = "row of the batch"},
+                    axis_of(field, 0, "position in the sample"));
       }
       return values.size(1) == 1 ? histogram(field) : values.size(1) <= kColumns ? column_histograms(field) : curves(field);
     case 3:
@@ -301,7 +304,7 @@ std::optional<Picture> picture_of(const SeenField& field) {
 
 std::string picture_rule() {
   return R"(
-The picture of a field is chosen by its shape behind the rows; of complex numbers the magnitude is drawn.
+The kind of picture depends on the field's shape after the axis of rows. Complex numbers are drawn as magnitudes.
   []                        histogram over the rows
   [n]  whole numbers        map, a row for each sample
   [n]  up to 3 numbers      histograms, one for each column

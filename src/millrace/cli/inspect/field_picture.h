@@ -17,9 +17,9 @@ struct SeenField {
   std::string title;                 // title of the picture
   at::Tensor values;                 // in CPU memory; the first axis is that of rows
   std::vector<std::string> samples;  // the name of each row's sample
-  FieldWords words = {};             // names and units of the axes after the rows, ignored if their number is another one;
-                                     // names of values
-  std::string description = "";      // the data's own description, for the caption
+  // Names and units of the axes after the rows (ignored unless there is one for each axis); names of values.
+  FieldWords words = {};
+  std::string description = "";  // the data's own description, for the caption
 };
 
 // Draws the field. The kind of picture depends on the shape after the axis of rows. Complex numbers are drawn as magnitudes. Only

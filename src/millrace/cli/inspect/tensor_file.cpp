@@ -234,7 +234,7 @@ void TensorWriter::append(const Tensors& rows) {
   for (const auto& [name, tensor] : rows) {
     const auto dtype = dtype_of(tensor.scalar_type());
     if (!dtype)
-      throw DataError({"output " + quoted(name) + " has a type no such file holds", path_.string(), "convert it first"});
+      throw DataError({"output " + quoted(name) + " has a type that such a file can't hold", path_.string(), "convert it first"});
     Field field{name, *dtype, tensor.sizes().vec()};
     if (begins) {
       const std::filesystem::path beside = path_.string() + ".part" + std::to_string(i);

@@ -13,7 +13,7 @@
 
 namespace millrace {
 
-// Of complex numbers the magnitudes are summarised. Least, greatest, mean and deviation are those of the finite values.
+// Least, greatest, mean and deviation cover only the finite values. For complex numbers, they are those of the magnitudes.
 struct ValueSummary {
   DType dtype = DType::f32;
   std::int64_t count = 0;       // of all elements
@@ -32,9 +32,9 @@ struct ValueSummary {
 
 inline constexpr std::int64_t kMostDistinct = 65536;
 
-// Takes an array in pieces of any length. Takes some kilobytes of memory, for integers 1.1 MB. Squares are summed in double
-// around the mean of each block, so that neither many values nor a large mean cost precision. If a sum of doubles overflows, mean
-// and deviation are infinite. For one thread.
+// Takes an array in pieces of any length. Needs some kilobytes of memory; for integers, 1.1 MB. Squares are summed in double
+// around the mean of each block, so that neither many values nor a large mean cost precision. If a sum of doubles overflows,
+// mean and deviation are infinite. Not thread-safe.
 class ValueStats {
  public:
   explicit ValueStats(DType dtype);

@@ -12,7 +12,7 @@
 
 namespace millrace::cli {
 
-// An array in a file or in memory. `pieces` passes its elements on in pieces of a few megabytes, in any order.
+// An array in a file or in memory. `pieces` calls `take` with all elements, in pieces of a few megabytes and in any order.
 struct LyingArray {
   std::string name;
   DType dtype = DType::f32;
@@ -29,7 +29,6 @@ struct LyingArray {
 
 // A sentence for users that explains the table's columns.
 inline constexpr const char* kValueNote =
-    "least, greatest, mean and deviation are of the finite values; of complex numbers, of "
-    "their magnitudes";
+    "least, greatest, mean and deviation cover the finite values; for complex numbers, their magnitudes";
 
 }  // namespace millrace::cli

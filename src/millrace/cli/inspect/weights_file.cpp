@@ -13,7 +13,7 @@ std::filesystem::path take_target(Arguments& arguments, const std::string& comma
   const std::filesystem::path path = *to;
   if (path.extension() != ".safetensors" && !snapshot::is_pt_name(path)) {
     throw UsageError(
-        {"can't tell what kind of file " + *to + " is to be", "flag --to", "let its name end in .safetensors, .pt or .pth"});
+        {"can't tell what kind of file " + *to + " should be", "flag --to", "let its name end in .safetensors, .pt or .pth"});
   }
   return path;
 }

@@ -27,8 +27,8 @@
 namespace millrace::cli {
 namespace {
 
-constexpr double kGrace = 0.6;  // seconds to wait after the first rank ended: the rank whose failure made that rank fail may end
-                                // later
+// Seconds to wait after the first rank ended, because the rank that caused its failure may end later.
+constexpr double kGrace = 0.6;
 constexpr double kMercy = 1.5;  // further seconds in which rank 0 can save
 constexpr int kLookMs = 50;
 
@@ -121,7 +121,7 @@ bool waits_for_others(const distributed::StatusPages::Status& status) {
 
 std::filesystem::path log_of(const std::string& run_folder) { return std::filesystem::path(run_folder) / run_files::kLog; }
 
-// Writes the failure into the run's log. Rank 0, which writes the log, may have ended before it could.
+// Writes the failure into the run's log, because rank 0, which writes the log, may have ended too early to do it.
 void log_to_run(const RanksEnd& end) {
   std::error_code none;
   if (end.run_folder.empty() || !std::filesystem::is_regular_file(log_of(end.run_folder), none)) return;
@@ -220,7 +220,7 @@ class Watch {
       if (!child.status) ::kill(child.pid, signal);
   }
 
-  // Opens the log of the run. If a crash ends this process, the ranks end too, so the crash is written to that log.
+  // Opens the log of the run, so that a crash of this process is written to it. The ranks can't write it, because they end too.
   void find_run_log() {
     for (const Child& child : children_) {
       if (run_log_ >= 0) return;

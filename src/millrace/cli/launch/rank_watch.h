@@ -41,10 +41,10 @@ struct RanksEnd {
   std::string run_folder;  // run folder of rank 0; "" = not known
 };
 
-// Runs /proc/self/exe as each rank and returns when all have ended. Passes signals to this process on to the ranks. If a rank
-// fails, is frozen, or makes no progress for the limit while others wait for it, all other ranks are ended within two seconds,
-// and the run's log, if there is one, records which rank it was. `elsewhere`: called five times a second; returns a text if a
-// rank on another machine has failed.
+// Runs /proc/self/exe as each rank and returns when all have ended. Passes signals to this process on to the ranks. A rank
+// fails if it ends with an error, is frozen for hang_limit_s, or makes no progress for that time although it does not wait for
+// other ranks. All other ranks are then ended within two seconds, and the run's log, if there is one, records which rank
+// failed. `elsewhere`: called five times a second; returns a text if a rank on another machine has failed.
 RanksEnd run_ranks(const RankStart& start, distributed::StatusPages& pages,
                    const std::function<std::optional<std::string>()>& elsewhere);
 

@@ -33,12 +33,12 @@ void check(const SlurmJob& job) {
     throw UsageError({"the batch file of a training run names its recipe", "millrace launch --slurm",
                       "millrace launch --slurm job.sbatch --nproc 4 train RECIPE ..."});
   if (any_names(job.words, "--fresh"))
-    throw UsageError({"--fresh would begin anew each time that the job is queued again", "flag --fresh",
+    throw UsageError({"--fresh would start over each time the job is queued again", "flag --fresh",
                       "leave it out; for a new run give another folder: --run DIR"});
   for (const std::string& option : job.sbatch)
     if (!option.starts_with("-") || option.find('\n') != std::string::npos)
-      throw UsageError(
-          {"\"" + option + "\" is no option of sbatch", "flag --sbatch", "write --sbatch=--time=8:00:00, once for each option"});
+      throw UsageError({"\"" + option + "\" is not an option of sbatch", "flag --sbatch",
+                        "write --sbatch=--time=8:00:00, once for each option"});
 }
 
 std::string head(const SlurmJob& job) {
@@ -75,7 +75,7 @@ std::string slurm_text(const SlurmJob& job) {
   const bool has_folder = any_names(job.words, "--run") || any_names(job.words, "--run.dir");
   return head(job) + "\n# " + kSecondsToSave +
          " s before the time is up Slurm signals the launchers: all ranks finish their step, save, and leave with exit code " +
-         saved + ".\n# The job is then queued again, and goes on from there in the same run folder.\n" + launchers(job) +
+         saved + ".\n# The job is then queued again, and continues from there in the same run folder.\n" + launchers(job) +
          in_shell(job.words) +
          (has_folder ? "" : " --run " + shell_word("runs/" + job.words[1] + "/slurm-") + "\"$SLURM_JOB_ID\"") +
          "\ncode=$?\n[[ $code != " + saved + " ]] || scontrol requeue \"$SLURM_JOB_ID\"\nexit $code\n";

@@ -27,7 +27,7 @@ TEST(SlurmFile, OneMachine) {
 #SBATCH --cpus-per-task=32
 
 # 180 s before the time is up Slurm signals the launchers: all ranks finish their step, save, and leave with exit code 138.
-# The job is then queued again, and goes on from there in the same run folder.
+# The job is then queued again, and continues from there in the same run folder.
 srun --ntasks=1 --kill-on-bad-exit=0 --cpu-bind=none ${SLURM_CPUS_PER_TASK:+--cpus-per-task="$SLURM_CPUS_PER_TASK"} \
   millrace launch --nproc 4 --bind=none train cosmology --data 'the sky' --run runs/cosmology/slurm-"$SLURM_JOB_ID"
 code=$?

@@ -41,7 +41,7 @@ fs::path program_to_become() {
 std::string become(char** argv) {
   if (std::string refusal = start_refusal(); !refusal.empty()) return refusal;
   const fs::path program = program_to_become();
-  std::string waits = kOpenmpWaits, pages = kMallocPages;  // putenv keeps them
+  std::string waits = kOpenmpWaits, pages = kMallocPages;  // variables, because putenv() keeps pointers to the text
   if (!configures_openmp_waits(environ)) ::putenv(waits.data());
   if (!configures_malloc(environ)) ::putenv(pages.data());
   ::setenv("KINETO_LOG_LEVEL", "99", 0);  // otherwise LibTorch's profiler prints an error on machines without a GPU

@@ -11,8 +11,8 @@ namespace millrace::cli {
 
 struct RankRates {
   int ranks = 0;
-  double latency = 0;  // seconds until all ranks have the sum of one number from each
-  double seconds = 0;  // seconds until all ranks have the sum of arrays of `bytes` bytes, one from each
+  double latency = 0;  // seconds of an all-reduce of one number
+  double seconds = 0;  // seconds of an all-reduce of `bytes` bytes
   std::uint64_t bytes = 0;
   // Bytes of gradients per second. It can be compared between different numbers of ranks.
   [[nodiscard]] double rate() const { return seconds > 0 ? static_cast<double>(bytes) / seconds : 0; }

@@ -87,10 +87,9 @@ void about_neighbours(const MachineView& machine, std::vector<Finding>& found) {
                      "wait for them, end them, or give the run its own cores (taskset, the batch system)"});
   }
   if (machine.mhz && machine.most_mhz && *machine.mhz < kThrottled * *machine.most_mhz) {
-    found.push_back(
-        {false, "clock", "clock_low",
-         "a core at work runs at " + significant(*machine.mhz, 3) + " of " + significant(*machine.most_mhz, 3) + " MHz",
-         "check temperature, power limits and the governor (cpupower frequency-info)"});
+    found.push_back({false, "clock", "clock_low",
+                     "a busy core runs at " + significant(*machine.mhz, 3) + " of " + significant(*machine.most_mhz, 3) + " MHz",
+                     "check temperature, power limits and the governor (cpupower frequency-info)"});
   }
   if (machine.open_files && *machine.open_files < kFewFiles) {
     found.push_back({false, "open files", "open_files", "this process may open " + std::to_string(*machine.open_files) + " files",
@@ -132,7 +131,7 @@ void about_ranks(const MachineView& machine, std::vector<Finding>& found) {
   }
   if (!machine.ranks_failure.empty()) {
     found.push_back({false, "ranks", "ranks_unmet", "two processes of this machine could not meet: " + machine.ranks_failure,
-                     "one process trains without; look at a firewall on the loopback, and at GLOO_SOCKET_IFNAME"});
+                     "a single process can train; check the firewall on the loopback, and GLOO_SOCKET_IFNAME"});
   }
   if (machine.taken_port > 0) {
     found.push_back({false, "ports", "port_taken", "port " + std::to_string(machine.taken_port) + " is taken",

@@ -12,7 +12,7 @@
 
 namespace millrace::cli {
 
-// What the findings are based on.
+// The facts about a machine from which the findings are made.
 struct MachineView {
   struct FolderRoom {
     std::string what;  // such as "cache folder"

@@ -1,4 +1,4 @@
-// Collects what the findings about this machine are based on.
+// Collects the facts about this machine from which the findings are made.
 #pragma once
 
 #include "millrace/cli/machine/machine_findings.h"

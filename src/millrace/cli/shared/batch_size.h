@@ -5,9 +5,9 @@
 
 namespace millrace::cli {
 
-// Replaces data.batch_size=auto in the request's config by a number: that of the run to resume, or else the largest with which a
-// whole step fits into memory here and an epoch has at least sixteen batches (see find_max_batch). Prints the number and the
-// reason. Throws DeviceError if not even 1 fits.
+// Replaces data.batch_size=auto in the request's config by a number. If the request resumes a run, this is the number of that
+// run. Otherwise it is the largest number with which a whole step fits into memory and an epoch has at least sixteen batches
+// (see find_max_batch). Prints the number and the reason. Throws DeviceError if not even a batch of 1 fits.
 void choose_batch_size(RunRequest& request);
 
 }  // namespace millrace::cli

@@ -1,4 +1,4 @@
-// What the program prints, and its exit code, if a command throws.
+// The message that the program prints if a command throws, and its exit code.
 #pragma once
 
 #include <exception>

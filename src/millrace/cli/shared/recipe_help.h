@@ -7,7 +7,7 @@
 
 namespace millrace::cli {
 
-// The help of the recipe that the call's words name. A hint if they name no recipe.
+// The help of the recipe that the call's words name. If they name no recipe, the list of the recipes.
 [[nodiscard]] std::string recipe_help(const Invocation& call);
 
 }  // namespace millrace::cli

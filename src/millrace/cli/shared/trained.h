@@ -9,9 +9,9 @@
 
 namespace millrace::cli {
 
-// Takes --from and all config flags from the words, also --run-dir RUN --model-type best|last, which another trainer uses instead
-// of --from. A run or a snapshot brings its own config, whose values flags replace; for a safetensors file the words must give a
-// config (--preset, --config, flags). Throws ConfigError for a flag whose key the command does not use.
+// Takes --from and all config flags from the words. Instead of --from, it also takes --run-dir RUN --model-type best|last, as
+// another trainer has it. A run or a snapshot contains its config, whose values flags replace. For a safetensors file the words
+// must give a config (--preset, --config, flags). Throws ConfigError for a flag whose key the command does not use.
 [[nodiscard]] Loaded load_trained(const Entry& entry, Arguments& arguments, const std::string& command,
                                   telemetry::Console& console);
 

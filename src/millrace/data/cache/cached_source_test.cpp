@@ -264,7 +264,7 @@ TEST(Keeping, parts_without_bytes_are_refused_when_the_pipeline_is_built) {
     Pipeline copy = pipeline;
     use_cache(copy, std::make_shared<SampleCache>(1 << 20));
   });
-  EXPECT_EQ(refused.what, "part 0 of the data set has 0 bytes, but is to be cached");
+  EXPECT_EQ(refused.what, "part 0 of the data set has 0 bytes, but should be cached");
   EXPECT_EQ(refused.where, "part_bytes() of its source, which says Keeps::parts");
   EXPECT_EQ(refused.next, "return the number of bytes that load() writes");
   EXPECT_THROW(const Loader loader(pipeline, shuffled(0)), ConfigError);

@@ -116,9 +116,9 @@ std::string read_as(const PicturesSeen& seen) {
   if (seen.greatest.height > 0)
     text += " of " + range(seen.least.width, seen.greatest.width) + " x " + range(seen.least.height, seen.greatest.height) +
             " pixels (width x height)";
-  if (seen.turned.count > 0) text += ", " + with_commas(seen.turned.count) + " turned upright as EXIF says";
+  if (seen.turned.count > 0) text += ", " + with_commas(seen.turned.count) + " rotated upright as EXIF says";
   if (seen.transparent.count > 0) text += ", " + with_commas(seen.transparent.count) + " with transparency, which is dropped";
-  if (seen.deep.count > 0) text += ", " + with_commas(seen.deep.count) + " of 16 bits, of which the upper 8 are taken";
+  if (seen.deep.count > 0) text += ", " + with_commas(seen.deep.count) + " of 16 bits, of which the upper 8 are used";
   return text + (seen.looked_at < seen.all ? "; from the headers of " + with_commas(seen.looked_at) + " of them" : "");
 }
 

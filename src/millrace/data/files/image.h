@@ -59,7 +59,7 @@ struct PicturesSeen {
 };
 // Looks at the headers of at most `most` files, evenly spread over all files.
 [[nodiscard]] PicturesSeen look_at_pictures(std::span<const std::filesystem::path> files, std::int64_t most);
-// A line such as "1,050 pictures of 40 to 89 x 41 to 90 pixels (width x height), 12 turned upright as EXIF says, 3 with
+// A line such as "1,050 pictures of 40 to 89 x 41 to 90 pixels (width x height), 12 rotated upright as EXIF says, 3 with
 // transparency".
 [[nodiscard]] std::string read_as(const PicturesSeen& seen);
 

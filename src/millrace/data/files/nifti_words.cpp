@@ -117,7 +117,7 @@ std::string orientation_of(const NiftiHeader& header) {
 std::string form_of(const NiftiHeader& header) {
   if (header.sform_code > 0) return "the sform (" + code_text(header.sform_code) + ")";
   if (header.qform_code > 0) return "the qform (" + code_text(header.qform_code) + ")";
-  return "voxel sizes alone, without a form";
+  return "only voxel sizes, without a form";
 }
 
 std::string length_unit(const NiftiHeader& header) {
@@ -146,7 +146,7 @@ std::string voxel_text(const NiftiHeader& header) {
     differs = differs || !(std::abs(of_affine[axis] - of_header[axis]) <= kSame * of_header[axis]);
   }
   const std::string unit = length_unit(header);
-  return sizes_text(of_header) + (unit.empty() ? ", in no unit" : " " + unit) +
+  return sizes_text(of_header) + (unit.empty() ? ", without a unit" : " " + unit) +
          (differs ? " (by the affine " + sizes_text(of_affine) + ")" : "");
 }
 

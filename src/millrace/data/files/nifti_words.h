@@ -10,7 +10,7 @@ namespace millrace::data {
 // The directions of the voxel axes x, y and z, as nibabel.aff2axcodes gives them for the affine: "RAS" means right, anterior,
 // superior. "?" for an axis that has length 0 in the affine. "???" if the affine has numbers that are not finite.
 [[nodiscard]] std::string orientation_of(const NiftiHeader& header);
-// Where the affine comes from: "the sform (scanner)", "the qform (aligned)", "voxel sizes alone, without a form".
+// Where the affine comes from: "the sform (scanner)", "the qform (aligned)", "only voxel sizes, without a form".
 [[nodiscard]] std::string form_of(const NiftiHeader& header);
 // The unit of lengths, such as "mm"; time_unit() is that of the fourth axis, such as "s". "" if the header does not say.
 [[nodiscard]] std::string length_unit(const NiftiHeader& header);

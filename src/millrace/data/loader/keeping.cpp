@@ -48,7 +48,7 @@ void refuse_drawn_rows(const std::string& name) {
 }
 
 void refuse_empty_part(std::int64_t part, const std::string& name) {
-  throw ConfigError(Message{.what = "part " + std::to_string(part) + " of " + label(name) + " has 0 bytes, but is to be cached",
+  throw ConfigError(Message{.what = "part " + std::to_string(part) + " of " + label(name) + " has 0 bytes, but should be cached",
                             .where = "part_bytes() of its source, which says Keeps::parts",
                             .next = "return the number of bytes that load() writes"});
 }

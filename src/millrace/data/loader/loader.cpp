@@ -202,7 +202,7 @@ struct Loader::Impl {
   void stalled(std::uint64_t sequence, double seconds) const {
     const std::uint64_t per_epoch = work->batches_per_epoch();
     std::string line = "batch " + std::to_string(sequence % per_epoch) + " of epoch " + std::to_string(sequence / per_epoch) +
-                       " has not come for " + human_duration(seconds);
+                       " has not arrived for " + human_duration(seconds);
     std::vector<std::string> reading = work->activity(sequence);
     if (reading.empty()) reading = work->activity();
     for (const std::string& reader : reading) line += "; " + reader;

@@ -177,7 +177,7 @@ CsvSource::CsvSource(std::filesystem::path path, const std::vector<CsvField>& fi
   std::vector<Columns> all;
   for (const CsvField& field : fields) {
     if (field.dtype != DType::f32 && field.dtype != DType::i64) {
-      throw ConfigError(Message{"field " + quoted(field.name) + " of a table is to be " + std::string(name_of(field.dtype)),
+      throw ConfigError(Message{"field " + quoted(field.name) + " of a table should be " + std::string(name_of(field.dtype)),
                                 path_.string(), "ask for f32 or i64"});
     }
     Columns& columns = all.emplace_back(Columns{.field = &field, .places = {}, .floats = {}, .integers = {}});

@@ -85,7 +85,7 @@ TEST_F(CsvSourceTest, MistakesNameFileLineAndColumn) {
   EXPECT_EQ(refusal("a,b,a\n1,2,3\n", ab).what, "the table has two columns \"a\"");
   EXPECT_EQ(refusal("a,b\n", ab).what, "the table has no rows");
   EXPECT_EQ(refusal("", ab).what, "the table is empty");
-  EXPECT_EQ(refusal<ConfigError>("a\n1\n", {{.name = "a", .dtype = DType::f64}}).what, "field \"a\" of a table is to be f64");
+  EXPECT_EQ(refusal<ConfigError>("a\n1\n", {{.name = "a", .dtype = DType::f64}}).what, "field \"a\" of a table should be f64");
   EXPECT_LT(refusal("a\n" + std::string(100'000, 'z') + "\n", {{"x", {"a"}}}).what.size(), 200U);
 }
 

@@ -76,9 +76,10 @@ struct GroupsKeys {
   std::optional<std::int64_t> samples_per_epoch;
   static consteval auto fields() {
     using C = GroupsKeys;
-    return std::tuple{config::field<&C::grouping>("How the data sets share an epoch's batches."),
-                      config::field<&C::weights>("In a mix: a data set's share of the rows."),
-                      config::field<&C::samples_per_epoch>("In a mix, over all ranks.").min(1)};
+    return std::tuple{
+        config::field<&C::grouping>("How the data sets share an epoch's batches."),
+        config::field<&C::weights>("For a mix: each data set's share of the rows."),
+        config::field<&C::samples_per_epoch>("For a mix: the number of samples in an epoch, over all ranks.").min(1)};
   }
 };
 
@@ -96,7 +97,7 @@ Pipeline open_groups(const Part& part) {
   }
   for (const auto& [name, weight] : keys.weights) {
     if (!below->contains(name))
-      detail::refuse_part(part, "weights name " + quoted(name) + ", which is no data set", "name one of them");
+      detail::refuse_part(part, "weights name " + quoted(name) + ", which is not a data set", "name one of them");
   }
   pipeline.grouping = keys.grouping;
   pipeline.samples_per_epoch = keys.samples_per_epoch;

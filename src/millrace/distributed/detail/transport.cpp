@@ -48,8 +48,8 @@ Chosen<std::string> choose_transport(const std::vector<RankDevice>& ranks, const
                        .where = "distributed.transport",
                        .next = "fix that, or leave it at auto: Gloo then carries the tensors through host memory"});
   if (none_has_a_gpu) return {"gloo", "the ranks compute on CPUs"};
-  if (wish == "gloo") return {"gloo", "as asked; tensors of a GPU travel through host memory"};
-  if (!problem.empty()) return {"gloo", "through host memory, since " + problem};
+  if (wish == "gloo") return {"gloo", "as the config says; tensors of a GPU are copied through host memory"};
+  if (!problem.empty()) return {"gloo", "through host memory, because " + problem};
   return {"nccl", ranks[0].library + ", a GPU for each rank"};
 }
 

@@ -34,13 +34,14 @@ TEST(Transport, IsNcclWhereEachRankHasAGpuOfItsOwn) {
 
 TEST(Transport, IsGlooElsewhereAndSaysWhy) {
   EXPECT_EQ(text({kCpu, kCpu}), "gloo: the ranks compute on CPUs");
-  EXPECT_EQ(text({kFirst, kSecond}, "gloo"), "gloo: as asked; tensors of a GPU travel through host memory");
-  EXPECT_EQ(text({kFirst, kCpu}), "gloo: through host memory, since rank 1 on a computes on its CPU");
+  EXPECT_EQ(text({kFirst, kSecond}, "gloo"), "gloo: as the config says; tensors of a GPU are copied through host memory");
+  EXPECT_EQ(text({kFirst, kCpu}), "gloo: through host memory, because rank 1 on a computes on its CPU");
   const RankDevice bare{"b", "0000:3b:00.0", "", "this build has no NCCL: nccl.h was not found when it was configured"};
-  EXPECT_EQ(text({kFirst, bare}),
-            "gloo: through host memory, since rank 1 on b: this build has no NCCL: nccl.h was not found when it was configured");
+  EXPECT_EQ(
+      text({kFirst, bare}),
+      "gloo: through host memory, because rank 1 on b: this build has no NCCL: nccl.h was not found when it was configured");
   const RankDevice older{"b", "0000:3b:00.0", "NCCL 2.27.3", ""};
-  EXPECT_EQ(text({kFirst, older}), "gloo: through host memory, since rank 1 on b has NCCL 2.27.3, rank 0 has NCCL 2.28.9");
+  EXPECT_EQ(text({kFirst, older}), "gloo: through host memory, because rank 1 on b has NCCL 2.27.3, rank 0 has NCCL 2.28.9");
   EXPECT_EQ(text({kFirst, kSecond, kFirst}),
             "gloo: through host memory, since ranks 0 and 2 share GPU 0000:3b:00.0 of a, but NCCL needs a GPU for each rank");
 }

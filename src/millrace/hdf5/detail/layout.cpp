@@ -131,7 +131,7 @@ Contents read_contents(std::string_view answer, const std::filesystem::path& fil
     const std::string dataset = in.text();
     throw DataError({.what = name + ": dataset " + dataset + " is missing (has: " + in.text() + ")",
                      .where = quoted(file.string()),
-                     .next = "name one that is there; millrace inspect shows all of the file"});
+                     .next = "name an existing one; millrace inspect shows all of the file"});
   }
   if (kind != Answer::ok) {
     throw DataError({.what = name + " is not a valid HDF5 file: " + in.text(),

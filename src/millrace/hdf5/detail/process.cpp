@@ -30,7 +30,7 @@ std::string reason(int error_number) { return std::generic_category().message(er
 std::string find_program() {
   if (const char* named = std::getenv("MILLRACE_HDF5_CHILD"); named != nullptr && *named != '\0') {
     if (::access(named, X_OK) == 0) return named;
-    throw DataError({.what = "HDF5 files are read through the program " + quoted(named) + ", which is not there",
+    throw DataError({.what = "HDF5 files are read through the program " + quoted(named) + ", which does not exist",
                      .where = "MILLRACE_HDF5_CHILD",
                      .next = "unset the variable, or name millrace-hdf5 of this installation"});
   }

@@ -114,7 +114,8 @@ KeptKernels kept_kernels(const Json& choices) {
   for (const auto& [option, value] : choices.items()) {
     if (!value.is_string()) continue;
     if (option == kTriedOn) kept.tried_on = value.get<std::string>();
-    if (auto choice = choice_of(option, value.get<std::string>(), "as the run began")) kept.choices.push_back(std::move(*choice));
+    if (auto choice = choice_of(option, value.get<std::string>(), "as at the start of the run"))
+      kept.choices.push_back(std::move(*choice));
   }
   return kept;
 }

@@ -99,7 +99,7 @@ void Assembly::decide_layout() {
   }
   Choice choice{"device.layout", kContiguous, "auto", "--off=channels_last", /*by_trial=*/true};
   if (const Json* layout = kept("device.layout")) {
-    choice = {"device.layout", layout->get<std::string>(), "snapshot", "as the run began", /*by_trial=*/true};
+    choice = {"device.layout", layout->get<std::string>(), "snapshot", "as at the start of the run", /*by_trial=*/true};
   } else if (setup_.switches().on("channels_last")) {
     choice = try_layouts();
     const Json agreed = setup_.agreement().from_root({{"value", choice.value}, {"reason", choice.reason}});

@@ -30,7 +30,8 @@ Json origin_of_values(const data::Loader& loader, const RunConfig& config, const
 void Assembly::decide_precision() {
   if (!setup_.config().precision.dtype.is_auto()) return;
   if (const Json* format = kept("precision.dtype")) {
-    setup_.plan().set({"precision.dtype", format->get<std::string>(), "snapshot", "as the run began", /*by_trial=*/true});
+    setup_.plan().set(
+        {"precision.dtype", format->get<std::string>(), "snapshot", "as at the start of the run", /*by_trial=*/true});
     return;
   }
   precision::Decision decision{.autocast = std::nullopt, .reason = "--off=autocast"};
@@ -49,7 +50,7 @@ void Assembly::decide_tf32() {
   const std::optional<bool> wish = setup_.config().device.tf32_wish();
   Chosen<bool> choice = precision::choose_tf32(wish, device, stepper_->autocast());
   const Json* const before = !device.is_cpu() && !wish ? kept("device.tf32") : nullptr;
-  if (before != nullptr) choice = {.value = *before == "on", .reason = "as the run began"};
+  if (before != nullptr) choice = {.value = *before == "on", .reason = "as at the start of the run"};
   precision::use_tf32(choice, device);
   if (!choice.reason.empty() || !device.is_cpu()) {
     setup_.choose("device.tf32", choice.value ? "on" : "off", choice.reason);

@@ -139,7 +139,7 @@ struct TrainConfig {
     using config::field;
     return std::tuple{
         field<&C::epochs>("Passes over the training data; 0 = until max_steps.").min(0).free_on_resume(),
-        field<&C::max_steps>("Stop after this many steps; 0 = by epochs alone.").min(0).free_on_resume(),
+        field<&C::max_steps>("Stop after this many steps; 0 = only by epochs.").min(0).free_on_resume(),
         field<&C::seed>("Seed of everything random."),
         field<&C::resume>(
             "auto = resume from the run folder's newest snapshot; never = start from the beginning; a path = start from that run "
@@ -189,8 +189,8 @@ struct SnapshotConfig {
     using C = SnapshotConfig;
     using config::field;
     return std::tuple{
-        field<&C::every_steps>("Steps between snapshots; 0 = by epochs alone.").min(0),
-        field<&C::every_epochs>("Epochs between snapshots; 0 = by steps alone.").min(0),
+        field<&C::every_steps>("Steps between snapshots; 0 = only by epochs.").min(0),
+        field<&C::every_epochs>("Epochs between snapshots; 0 = only by steps.").min(0),
         field<&C::keep_last>("Number of the newest snapshots to keep.").min(1),
         field<&C::keep_best>("Also keep the best by snapshot.best_metric."),
         field<&C::best_count>("Number of the best snapshots that keep_best keeps.").min(1).max(1000),

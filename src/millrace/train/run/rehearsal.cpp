@@ -324,7 +324,7 @@ std::string values_of(const metrics::Means& means) {
 // Throws ConfigError if the run has no validation and a setting needs one.
 void require_no_judge(const RunConfig& config) {
   const auto refuse = [](const char* where, const char* next) {
-    throw ConfigError({"there is no validation to judge by: the recipe has no validation data", where, next});
+    throw ConfigError({"there is no validation: the recipe has no validation data", where, next});
   };
   if (!config.snapshot.best_metric.empty()) refuse("snapshot.best_metric", "give it validation data, or remove the key");
   if (config.train.early_stop_patience > 0) refuse("train.early_stop_patience", "give it validation data, or remove the key");

@@ -99,7 +99,7 @@ std::string unknown_targets(const Json& summary) {
   std::string keys;
   for (const Json& target : summary.value("targets", Json::array()))
     if (target["measured"].is_null()) keys += (keys.empty() ? "" : ", ") + target["key"].get<std::string>();
-  return keys.empty() ? "" : "\nnot measured in this run, and so not met: " + keys;
+  return keys.empty() ? "" : "\nnot measured in this run, so not met: " + keys;
 }
 
 // At most three things to improve.
@@ -269,8 +269,8 @@ std::string Session::closing_text(Ending ending, const Json& summary) const {
   const bool doctor_says_it = std::ranges::any_of(summary.value("findings", Json::array()),
                                                   [](const Json& finding) { return finding["id"] == "neighbours"; });
   if (summary.contains("others") && worth_a_word(summary["others"].get<double>()) && !doctor_says_it) {
-    text += "\nother programs had the cores for " + percent(summary["others"].get<double>()) +
-            " of the time that this run wanted them: alone on the machine it is faster by about that much";
+    text += "\nother programs used the cores for " + percent(summary["others"].get<double>()) +
+            " of the time in which this run needed them: alone on the machine it is faster by about that much";
   }
   text += "\n" + summary["memory"]["text"].get<std::string>();
   if (const Json& trial = assembly_->memory().trial; trial.contains("predicted_bytes")) {

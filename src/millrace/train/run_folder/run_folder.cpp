@@ -377,7 +377,7 @@ void RunFolder::look_after() {
   if (is_there(path_ / run_files::kLock) || is_there(path_ / run_files::kRun)) {
     throw UsageError({"the run folder " + path_.string() + " was replaced by another one during the run",
                       "nothing more is written there",
-                      "resume with --run and the folder that this run's was moved to: it holds the saved state"});
+                      "resume with --run and the folder to which this run was moved: it holds the saved state"});
   }
   fs_.create_directories(path_);
   lock_ = Lock::take(path_);

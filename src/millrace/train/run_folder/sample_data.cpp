@@ -80,7 +80,7 @@ bool make_part_folder(Fs& fs, const std::filesystem::path& part, bool last_try) 
   std::error_code code;
   const auto type = std::filesystem::symlink_status(part, code).type();
   if (type != std::filesystem::file_type::not_found && type != std::filesystem::file_type::directory)
-    in_the_way(part, "it is no folder");
+    in_the_way(part, "it is not a folder");
   try {
     fs.create_directories(part);
     return true;

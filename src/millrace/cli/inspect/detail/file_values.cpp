@@ -35,8 +35,8 @@ void take_bytes(const InputFile& file, std::uint64_t offset, std::uint64_t bytes
   }
 }
 
-// Calls `visit` for an array in blocks of a few megabytes. A block consists of whole chunks, as many along the last axes as fit,
-// so that no chunk is decoded twice.
+// Calls `visit` for blocks of a few megabytes until the array is complete. A block consists of whole chunks, so that no chunk
+// is decoded twice. It has as many chunks along the last axes as fit.
 template <class Visit>
 void for_each_block(const Shape& shape, const Shape& chunk, std::size_t width, const Visit& visit) {
   const std::size_t axes = shape.size();
@@ -138,7 +138,7 @@ std::vector<LyingArray> nifti_arrays(const fs::path& path) {
                  take(block);
                }
              };
-             if (compressed) return visit(Shape(shape.size(), 0), shape);  // at once, because each read inflates the whole array
+             if (compressed) return visit(Shape(shape.size(), 0), shape);  // in one block: each read inflates the whole array
              for_each_block(shape, {}, size_of(dtype), visit);
            }}};
 }

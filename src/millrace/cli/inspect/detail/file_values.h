@@ -8,9 +8,10 @@
 
 namespace millrace::cli {
 
-// Returns the arrays of a file, in the order in which `inspect` lists them. Reading takes a few megabytes of memory, except for
-// data that can be decoded only as a whole, an array at a time: pictures, compressed members of .npz, .nii.gz, transposed tensors
-// of .pt. NIfTI voxels are scaled as their header says. Throws DataError at once, or when `pieces` is called.
+// Returns the arrays of a file, in the order in which `inspect` lists them. Reading takes a few megabytes of memory. Pictures,
+// compressed members of .npz, .nii.gz, and transposed tensors of .pt can be decoded only as a whole, so each of them takes the
+// memory of one whole array. NIfTI voxels are scaled as their header says. Throws DataError at once, or when `pieces` is
+// called.
 using FileArrays = std::vector<LyingArray> (*)(const std::filesystem::path&);
 
 [[nodiscard]] std::vector<LyingArray> safetensors_arrays(const std::filesystem::path& path);

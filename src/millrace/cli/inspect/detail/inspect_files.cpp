@@ -185,7 +185,7 @@ std::string series_text(const data::NiftiHeader& header) {
   if (axes < 4 || header.shape[axes - 4] < 2) return "";
   const std::string unit = data::time_unit(header);
   return "; " + with_commas(header.shape[axes - 4]) + " volumes, " + significant(header.pixdim[4], 5) +
-         (unit.empty() ? " apart, in no unit" : " " + unit + " apart");
+         (unit.empty() ? " apart, without a unit" : " " + unit + " apart");
 }
 
 void describe_nifti(const fs::path& path, Report& report) {
@@ -301,7 +301,7 @@ void describe_image(const fs::path& path, Report& report) {
                                            {"check", "the whole picture decodes"}});
   if (signs.orientation != 1)
     report.facts.emplace_back("orientation",
-                              std::to_string(signs.orientation) + " (EXIF, XMP): turned upright, as all readers here do");
+                              std::to_string(signs.orientation) + " (EXIF, XMP): all readers of Millrace rotate it upright");
   report.details = {{"height", size.height},           {"width", size.width}, {"channels", colours},
                     {"stored_as", signs.colour},       {"bits", signs.bits},  {"transparency", signs.alpha},
                     {"orientation", signs.orientation}};

@@ -15,19 +15,20 @@ namespace millrace::cli {
 struct FileFormat {
   std::string_view kind;                           // "NIfTI volume"
   bool (*holds)(const std::filesystem::path&);     // true if the content shows this kind, whatever the name is
-  bool (*is_named)(const std::filesystem::path&);  // true if the name shows this kind; asked if the content shows no kind or is
+  bool (*is_named)(const std::filesystem::path&);  // true if the name shows this kind; called if the content shows no kind or is
                                                    // damaged
   // Checks everything that can be checked in a file and adds facts, table and details. Throws Error if the file is damaged.
   void (*describe)(const std::filesystem::path&, Report&);
   FileArrays arrays;  // reads the arrays of a file that describe() accepted; null = this kind has no arrays
-  // If describe() found that the file is intact but of a variant that can't be read (UnreadKind): makes the checks that are still
-  // possible. Null = no further checks.
+  // Makes the checks that are still possible if describe() found that the file is intact, but of a variant that Millrace can't
+  // read (UnreadKind). Null = no further checks.
   void (*check)(const std::filesystem::path&, Report&) = nullptr;
 };
 
-// The row of the table for a file, by its content, else by its name. Null if the kind is unknown.
+// Finds the row of the table for a file by the file's content or, if the content shows no kind, by its name. Null if the kind
+// is unknown.
 [[nodiscard]] const FileFormat* format_of(const std::filesystem::path& path);
-// Adds a fact for each recipe that can read the file: how it reads it.
+// Adds a fact for each recipe that can read the file, which says how the recipe reads it.
 void add_recipes(Report& report, const std::filesystem::path& path, std::span<const Entry> recipes);
 
 // Adds the tensors of a safetensors file to the report's table and details, with `prefix` before each name. Throws Error if the

@@ -1,4 +1,5 @@
-// Copies what a rank prints, line by line, to the rank's log and to the screen, there with the rank's number before each line.
+// Copies the output of a rank, line by line, to the rank's log and to the screen. On the screen, each line begins with the
+// rank's number.
 #pragma once
 
 #include <filesystem>
@@ -8,7 +9,7 @@ namespace millrace::cli {
 
 class RankOutput {
  public:
-  // `plain`: stdout is passed on without numbers, so that a program can parse JSON from it.
+  // `plain`: stdout is passed on without the rank's number, so that a program can parse JSON from it.
   RankOutput(int rank, const std::filesystem::path& log, bool plain);
   ~RankOutput();
   RankOutput(const RankOutput&) = delete;
@@ -20,7 +21,7 @@ class RankOutput {
   void close_child_ends();
   [[nodiscard]] int out() const noexcept { return out_.read; }  // -1 after the child has closed its end
   [[nodiscard]] int err() const noexcept { return err_.read; }
-  void take();  // copies the output that is there; never waits
+  void take();  // copies the output that is available; never blocks
   [[nodiscard]] const std::string& error() const noexcept {
     return error_;
   }  // the last line of an error message; "" = the rank

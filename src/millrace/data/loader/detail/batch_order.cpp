@@ -54,7 +54,7 @@ std::string rounds_text(double rounds) {
 void BatchOrder::check(const std::vector<Dataset>& datasets) const {
   if (const auto& samples = options_.samples_per_epoch; samples && !mixes())
     refuse("samples_per_epoch is " + with_commas(*samples) + ", but the data sets are not mixed", kRecipe,
-           "take Grouping::mix, or leave Pipeline::samples_per_epoch out");
+           "use Grouping::mix, or leave Pipeline::samples_per_epoch out");
   if (const auto& samples = options_.samples_per_epoch; samples && *samples < 1)
     refuse("samples_per_epoch is " + with_commas(*samples), kRecipe, "set Pipeline::samples_per_epoch to 1 or more");
   for (const Dataset& dataset : datasets) {

@@ -466,12 +466,12 @@ Message reason_of(const BadRow& bad, const std::string& sample) {
     return {.what = sample + " can't be read: the code of its source failed: " + error.what(),
             .where = "",
             .next =
-                "look in read() of the source for an index, a name or a number that is out of range; where the file is at fault, "
+                "look in read() of the source for an index, a name or a number that is out of range; if the file is at fault, "
                 "throw DataError (base/error.h), which names it"};
   } catch (const std::exception& error) {
     return {.what = sample + " can't be read: " + error.what(), .where = "", .next = ""};
   } catch (...) {
-    return {.what = sample + " can't be read: its source threw something that is no std::exception",
+    return {.what = sample + " can't be read: its source threw something that is not a std::exception",
             .where = "",
             .next = "throw DataError (base/error.h), which names file and sample"};
   }

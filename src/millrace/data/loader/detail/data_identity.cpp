@@ -52,7 +52,7 @@ class Saved {
     std::vector<FileStamp> files;
     for (const Json& row : rows("files", 3)) {
       if (!row[0].is_string() || !row[1].is_number_unsigned() || !row[2].is_string())
-        damaged("a file of the snapshot is no file");
+        damaged("an entry for a file in the snapshot is not valid");
       files.push_back({row[0].get<std::string>(), row[1].get<std::uint64_t>(), row[2].get<std::string>()});
     }
     return files;

@@ -81,7 +81,7 @@ std::optional<Change> Tuner::look(const Stages& now, const Measured& measured) {
   std::string reason = counted(next.readers) + ", " + std::to_string(next.ahead) + " batches ahead: the step waited " +
                        percent(waiting) + " of the time";
   if (next.readers != now.readers && now.readers > 0) {
-    reason += "; readers sleep " + percent(1 - share_of_cpu(measured)) + " of theirs";
+    reason += "; readers sleep " + percent(1 - share_of_cpu(measured)) + " of their time";
   }
   return Change{next, std::move(reason)};
 }

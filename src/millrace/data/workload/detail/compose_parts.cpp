@@ -70,7 +70,9 @@ SourcePtr open_take(const Part& part) { return take(open_below(part), keys_of<Ta
 
 struct RepeatKeys {
   std::int64_t times = 1;
-  static consteval auto fields() { return std::tuple{field<&RepeatKeys::times>("Passes over all samples.").min(1).required()}; }
+  static consteval auto fields() {
+    return std::tuple{field<&RepeatKeys::times>("Number of passes over all samples.").min(1).required()};
+  }
 };
 
 SourcePtr open_repeat(const Part& part) { return repeat(open_below(part), keys_of<RepeatKeys>(part).times); }
@@ -128,7 +130,7 @@ SourcePtr open_map(const Part& part) {
 }
 
 constexpr std::array kComposeKinds = {
-    PartKind{"augment", "steps on fields, drawn anew at each read", [] { return config::schema_of<AugmentKeys>(); },
+    PartKind{"augment", "random changes of fields, drawn again at each read", [] { return config::schema_of<AugmentKeys>(); },
              open_augment},
     PartKind{"share", "a random share of the samples, the same in every run", [] { return config::schema_of<ShareKeys>(); },
              open_share},
@@ -175,7 +177,7 @@ struct FlipKeys {
 struct RollKeys {
   std::vector<std::int64_t> axes;
   static consteval auto fields() {
-    return std::tuple{field<&RollKeys::axes>("Shifted cyclically, counted from the end.").not_empty()};
+    return std::tuple{field<&RollKeys::axes>("Axes that are shifted cyclically, counted from the end.").not_empty()};
   }
 };
 
@@ -199,7 +201,7 @@ struct NoiseKeys {
 Padding padding_of(const auto& keys) { return {.margin = keys.margin, .border = keys.border, .value = keys.value}; }
 
 constexpr std::array kStepKinds = {
-    StepKind{"random_crop", "a part, placed anew at each read", [] { return config::schema_of<CropKeys>(); },
+    StepKind{"random_crop", "a part at a random place, drawn anew at each read", [] { return config::schema_of<CropKeys>(); },
              [](const Part& part) {
                const auto keys = keys_of<CropKeys>(part);
                return random_crop(keys.size, padding_of(keys));

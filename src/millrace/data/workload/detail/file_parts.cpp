@@ -147,7 +147,7 @@ struct NpzKeys {
   std::vector<std::string> files;
   std::vector<std::string> names;
   static consteval auto fields() {
-    return std::tuple{field<&NpzKeys::files>(kFilesHelp).not_empty(), field<&NpzKeys::names>("The arrays; empty: all.")};
+    return std::tuple{field<&NpzKeys::files>(kFilesHelp).not_empty(), field<&NpzKeys::names>("Names of the arrays; empty: all.")};
   }
 };
 

@@ -67,7 +67,7 @@ SourcePtr open_memory(const Part& part) {
     if (keys.arrays.empty()) arrays.push_back(generated(name, shape, keys.samples + keys.window - 1, ++seed));
   }
   if (arrays.empty())
-    refuse_part(part, "a part of kind \"memory\" has no array", "give shapes, and arrays where there are files");
+    refuse_part(part, "a part of kind \"memory\" has no array", "give shapes, and also arrays if there are files");
   if (keys.window > 1) return std::make_shared<WindowSource>(std::move(arrays), keys.window);
   return std::make_shared<MemorySource>(std::move(arrays));
 }

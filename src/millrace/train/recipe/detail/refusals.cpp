@@ -13,7 +13,7 @@ constexpr const char* kChannels =
     "channels are dimension 1 of [rows,channels,...]: look for a batch axis that is lost (batch[\"x\"][0] and squeeze() remove "
     "it, narrow(0, 0, 1) keeps it), for dimensions in another order, or for a layer of another width";
 constexpr const char* kTypes =
-    "bring both to one type: weights are f32, so batch.set(\"x\", batch[\"x\"].to(at::kFloat)) in prepare(), or f32 in the "
+    "give both the same type: weights are f32, so batch.set(\"x\", batch[\"x\"].to(at::kFloat)) in prepare(), or f32 in the "
     "source";
 
 struct Kind {
@@ -34,9 +34,8 @@ constexpr std::array<Kind, 13> kKinds = {{
     {"weight should contain", kChannels},
     {"channels, but got", kChannels},
     {"more than 1 value per channel",
-     "a batch norm needs several rows: raise data.batch_size, set data.drop_last=true if the last batch has one row, or take a "
-     "norm "
-     "without statistics of the batch (GroupNorm, LayerNorm)"},
+     "a batch norm needs several rows: raise data.batch_size, set data.drop_last=true if the last batch has one row, or use a "
+     "norm without statistics of the batch (GroupNorm, LayerNorm)"},
     {"type (", kTypes},
     {"expected scalar type", kTypes},
     {"same dtype", kTypes},
