@@ -171,6 +171,8 @@ class Accounts(Script):
             run = headrace.Run(self.folder / "run")
             self.assertEqual(run.state, "running")
             doctor.kill()
+        while run.is_running:  # its helper process, which has the lock too, is about to notice
+            time.sleep(0.01)
         kinds = [line["kind"] for line in run.lines()]
         self.assertEqual((kinds[0], kinds[-1], run.state), ("start", "findings", "died"))
         again = subprocess.run([sys.executable, "-m", "headrace", "doctor", "run"], cwd=self.folder, capture_output=True, text=True, env=settings(self.folder))
