@@ -38,7 +38,7 @@ class Moved:
 
 def kind_of(name):
     short = name.split("::")[-1].split(".")[0]
-    if short in PRODUCTS:
+    if short.rstrip("_") in PRODUCTS:
         return "products"
     if short in CONVOLUTIONS:
         return "convolutions"

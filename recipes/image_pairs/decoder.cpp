@@ -79,6 +79,13 @@ struct DecoderBlock : torch::nn::Module {
     input_norm = register_module("input_layernorm", std::make_shared<Weight>(norm, how));
     middle_norm = register_module("post_attention_layernorm", std::make_shared<Weight>(norm, how));
   }
+  using torch::nn::Module::to;
+  void to(at::Device device, bool non_blocking) override {
+    torch::nn::Module::to(device, non_blocking);
+    Projection::put_side_by_side({q.get(), k.get(), v.get()});
+    Projection::put_side_by_side({gate.get(), up.get()});
+  }
+
   std::shared_ptr<Projection> q, k, v, o, gate, up, down;
   std::shared_ptr<Weight> input_norm, middle_norm;
 };

@@ -328,5 +328,25 @@ TEST(PairModel, AFrozenBaseMayBeKeptIn16Bits) {
   }
 }
 
+TEST(PairModel, ProjectionsThatMovedLieSideBySideAgain) {
+  std::vector<std::shared_ptr<Projection>> all;
+  std::vector<at::Tensor> registered, values;
+  for (const std::int64_t out : {3, 5}) {
+    all.push_back(std::make_shared<Projection>(Projection::Shape{.in = 4, .out = out, .bias = true}, Making{.frozen = true}));
+    for (const at::Tensor& parameter : all.back()->parameters()) {
+      registered.push_back(parameter.normal_());
+      values.push_back(parameter.clone());
+    }
+  }
+  Projection::put_side_by_side({all[0].get(), all[1].get()});
+  for (std::size_t i = 0; i < registered.size(); ++i) EXPECT_TRUE(at::equal(registered[i], values[i])) << i;
+  for (const std::size_t i : {0, 1}) {  // weight, bias
+    EXPECT_TRUE(registered[i + 2].is_alias_of(registered[i]));
+    EXPECT_EQ(registered[i + 2].storage_offset(), registered[i].numel());
+    EXPECT_TRUE(registered[i].is_contiguous());
+    EXPECT_FALSE(registered[i].requires_grad());
+  }
+}
+
 }  // namespace
 }  // namespace millrace::recipes::image_pairs

@@ -1,5 +1,7 @@
 #include "recipes/image_pairs/network.h"
 
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 
 #include <utility>
@@ -9,6 +11,18 @@ namespace {
 
 at::Tensor room(at::IntArrayRef shape, const Making& how) {
   return at::empty(shape, at::TensorOptions().dtype(how.frozen ? how.base_type : at::kFloat).device(how.device));
+}
+
+// Moves the parameters into one block of memory, unless they are in one.
+void move_side_by_side(const std::vector<at::Tensor>& parameters) {
+  if (parameters.back().is_alias_of(parameters.front())) return;
+  const at::NoGradGuard no_grad;
+  const at::Tensor all = at::cat(parameters);
+  std::int64_t row = 0;
+  for (const at::Tensor& parameter : parameters) {
+    parameter.set_data(all.narrow(0, row, parameter.size(0)).variable_data());
+    row += parameter.size(0);
+  }
 }
 
 }  // namespace
@@ -31,6 +45,16 @@ Projection::Projection(const Shape& shape, const Making& how, const at::Tensor& 
 nn::LoraProjection Projection::adapted() const {
   if (!lora_a_) return {.weight = weight_, .bias = bias_};
   return {.weight = weight_, .bias = bias_, .lora_a = lora_a_->weight, .lora_b = lora_b_->weight};
+}
+
+void Projection::put_side_by_side(std::initializer_list<Projection*> projections) {
+  std::vector<at::Tensor> weights, biases;
+  for (const Projection* projection : projections) {
+    weights.push_back(projection->weight_);
+    if (projection->bias_.defined()) biases.push_back(projection->bias_);
+  }
+  move_side_by_side(weights);
+  if (!biases.empty()) move_side_by_side(biases);
 }
 
 std::vector<at::Tensor> side_by_side(const std::vector<std::int64_t>& outs, std::int64_t in, const Making& how) {

@@ -51,6 +51,12 @@ struct VisionBlock : torch::nn::Module {
                                std::make_shared<Projection>(Projection::Shape{.in = hidden, .out = width, .bias = true}, how));
   }
 
+  using torch::nn::Module::to;
+  void to(at::Device device, bool non_blocking) override {
+    torch::nn::Module::to(device, non_blocking);
+    Projection::put_side_by_side({q.get(), k.get(), v.get()});
+  }
+
   // The two branches of a block. VisionTower::forward() computes the residual stream and the norms.
   [[nodiscard]] at::Tensor attend(const at::Tensor& y, std::int64_t heads, const Projecting& how) const {
     const at::Tensor qkv = project(y, {q.get(), k.get(), v.get()}, how, is_training());

@@ -31,8 +31,9 @@ using Site = kernels::DeviceTable::Site;
 // What a kernel reads or writes: addresses of tensors.
 struct Use {
   const void* begin;
-  std::int64_t bytes;
+  std::int64_t bytes;  // from the first to the last
   bool written;
+  std::int64_t moved = -1;  // bytes without gaps; -1: it has none
 };
 Use reads(const void* begin, std::int64_t elements, Type type) { return {begin, elements * (type == Type::f32 ? 4 : 2), false}; }
 Use writes(const void* begin, std::int64_t elements, Type type) { return {begin, reads(begin, elements, type).bytes, true}; }
@@ -54,7 +55,8 @@ void launch_kernel(const std::string& name, int device, const std::vector<Use>& 
   launch(device, name);
   if (lists_operations()) {
     std::vector<Operand> operands;
-    for (const Use& use : uses) operands.push_back({use.begin, use.bytes, !use.written, use.written});
+    for (const Use& use : uses)
+      operands.push_back({use.begin, use.moved < 0 ? use.bytes : use.moved, !use.written, use.written});
     list_operation(name, operands);
   }
   if (computes_nothing()) return;
@@ -187,12 +189,17 @@ void swiglu(const kernels::DeviceSwiglu& args, c10::DeviceIndex index) {
 
 void turn(const kernels::DeviceTurn& args, c10::DeviceIndex index) {
   const std::int64_t of_row = args.heads * 2 * args.half, angles = args.rows * args.half;
-  const std::int64_t reach = (args.batch - 1) * args.batch_stride + (args.rows - 1) * args.row_stride + of_row;
+  const std::int64_t moved = reads(args.x, args.batch * args.rows * of_row, args.type).bytes;
+  const auto strided = [&](Use use, std::int64_t batch_stride, std::int64_t row_stride) {
+    use.bytes = reads(use.begin, (args.batch - 1) * batch_stride + (args.rows - 1) * row_stride + of_row, args.type).bytes;
+    use.moved = moved;
+    return use;
+  };
   kernels::DeviceTurn there = args;
   to_kernels(there.x), to_kernels(there.out), to_kernels(there.cos), to_kernels(there.sin);
   launch_kernel("millrace::turn", index,
-                {reads(args.x, reach, args.type), reads(args.cos, angles, Type::f32), reads(args.sin, angles, Type::f32),
-                 writes(args.out, args.batch * args.rows * of_row, args.type)},
+                {strided({args.x, 0, false}, args.batch_stride, args.row_stride), reads(args.cos, angles, Type::f32),
+                 reads(args.sin, angles, Type::f32), strided({args.out, 0, true}, args.out_batch_stride, args.out_row_stride)},
                 [there] { launched::turn(there); });
 }
 

@@ -33,6 +33,8 @@ LOSS_TOLERANCE = {"language_model": 1e-6, "cosmology": 5e-3, "neural_response": 
 STAY_TOGETHER = {"autoencoder_3d": 12}
 NARROW_TOLERANCE = 2e-2  # bf16 and fp16: both devices round, in other places
 STEPS = 6
+# A frozen base takes another way through its projections; with adapters in the tower its steps can be recorded too.
+FROZEN = {"image_pairs": ["--recipe.freeze_base=true", "--recipe.lora_vision=true"]}
 
 
 class Bench:
@@ -87,6 +89,8 @@ def losses(bench, recipes):
         # Rounding grows from step to step, as it does between two ways of the CPU.
         same_losses(bench, recipe, f"{recipe}: losses of {steps} steps", recipe, [f"--train.max_steps={steps}"],
                     LOSS_TOLERANCE[recipe] * (1 if steps <= STEPS else 10))
+        if recipe in FROZEN:
+            same_losses(bench, recipe, f"{recipe}: frozen base", f"{recipe}-frozen", FROZEN[recipe], LOSS_TOLERANCE[recipe])
 
 
 def ways(bench, recipes):
@@ -120,6 +124,8 @@ def graphs(bench, recipes):
         # Each costs seconds: without --all each recipe has another one.
         for dtype, way in cells if bench.is_long else [cells[5 * number % len(cells)]]:
             recorded_and_not(bench, recipe, dtype, way, MANY_SHAPES.get(recipe, []), "ms a step as graphs")
+        if recipe in FROZEN:
+            recorded_and_not(bench, recipe, "bf16", "plain", FROZEN[recipe], "ms a step as graphs")
         if recipe in MANY_SHAPES and bench.is_long:
             recorded_and_not(bench, recipe, "fp32", "plain", [], "more than 3 shapes")
 

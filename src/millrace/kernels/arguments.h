@@ -7,6 +7,7 @@
 #include <bit>
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "millrace/kernels/detail/choice.h"
 #include "millrace/kernels/device_table.h"
@@ -31,6 +32,19 @@ inline detail::Type type_of(at::ScalarType type) {
   return type == at::kFloat ? detail::Type::f32 : type == at::kHalf ? detail::Type::f16 : detail::Type::bf16;
 }
 inline detail::Type type_of(const at::Tensor& x) { return type_of(x.scalar_type()); }
+
+// The parts as one tensor, if they are adjacent in memory as slices of one along dimension 0; otherwise an undefined tensor.
+inline at::Tensor block_of(at::TensorList parts) {
+  std::vector<std::int64_t> sizes = parts.front().sizes().vec();
+  sizes[0] = 0;
+  std::int64_t next = parts.front().storage_offset();
+  for (const at::Tensor& part : parts) {
+    if (!part.is_contiguous() || !part.is_alias_of(parts.front()) || part.storage_offset() != next) return {};
+    next += part.numel();
+    sizes[0] += part.size(0);
+  }
+  return parts.front().as_strided(sizes, parts.front().strides(), parts.front().storage_offset());
+}
 
 // Returns x contiguous. On a device its memory also begins at a multiple of kPieceBytes, which a thread reads or writes at once.
 inline at::Tensor for_kernel(const at::Tensor& x) {

@@ -39,14 +39,15 @@ struct DeviceSwiglu {
   std::int64_t rows, width;
 };
 
-// Turns heads (batch, rows, heads, 2 half) by the angles of their rows, or back. `out` is contiguous.
+// Turns heads (batch, rows, heads, 2 half) by the angles of their rows, or back. `out` may be x.
 struct DeviceTurn {
   const void* x;
   void* out;
   const float *cos, *sin;  // (rows, half)
   detail::Type type;
   std::int64_t batch, rows, heads, half;
-  std::int64_t batch_stride, row_stride;  // strides of x in elements; the heads of a row lie side by side
+  // Strides in elements; the heads of a row lie side by side.
+  std::int64_t batch_stride, row_stride, out_batch_stride, out_row_stride;
   bool back;
 };
 
@@ -172,7 +173,7 @@ template <class X>
 C10_HOST_DEVICE inline void turn_four(const DeviceTurn& a, std::int64_t sample, std::int64_t row, std::int64_t head,
                                       std::int64_t i) {
   const X* const x = static_cast<const X*>(a.x) + sample * a.batch_stride + row * a.row_stride + head * 2 * a.half;
-  X* const out = static_cast<X*>(a.out) + ((sample * a.rows + row) * a.heads + head) * 2 * a.half;
+  X* const out = static_cast<X*>(a.out) + sample * a.out_batch_stride + row * a.out_row_stride + head * 2 * a.half;
   const FourOf<X> lower = four_at(x, i), upper = four_at(x + a.half, i);
   const FourOf<float> cos = four_at(a.cos + row * a.half, i), sin = four_at(a.sin + row * a.half, i);
   float first[4], second[4];

@@ -4,6 +4,7 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/equal.h>
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/silu.h>
@@ -119,6 +120,8 @@ TEST(DecoderLane, TurnsHeadsAndTurnsThemBack) {
                     .half = 8,
                     .batch_stride = x.stride(0),
                     .row_stride = x.stride(1),
+                    .out_batch_stride = out.stride(0),
+                    .out_row_stride = out.stride(1),
                     .back = false};
     launched::turn(args, launched::Order(3));
     expect_near(out, at::cat({a * c - b * s, b * c + a * s}, 3), type, "turned");
@@ -129,6 +132,15 @@ TEST(DecoderLane, TurnsHeadsAndTurnsThemBack) {
     args.back = true;
     launched::turn(args, launched::Order(4));
     expect_near(again, x, type, "turned back");
+    const at::Tensor others = packed.clone(), in_place = others.narrow(2, 64, 64).unflatten(2, {4, 16});
+    args.x = args.out = in_place.mutable_data_ptr();
+    args.batch_stride = args.out_batch_stride = in_place.stride(0);
+    args.row_stride = args.out_row_stride = in_place.stride(1);
+    args.back = false;
+    launched::turn(args, launched::Order(5));
+    EXPECT_TRUE(at::equal(in_place, out));
+    in_place.copy_(x);
+    EXPECT_TRUE(at::equal(others, packed)) << "the other parts";
   }
 }
 

@@ -118,8 +118,8 @@ struct DeviceSwigluFunction : torch::autograd::Function<DeviceSwigluFunction> {
 };
 
 struct DeviceTurnFunction : torch::autograd::Function<DeviceTurnFunction> {
-  static at::Tensor run(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin, bool back) {
-    at::Tensor out = at::empty(x.sizes(), x.options());
+  // Turns x (B, T, H, w) and writes it to `out`, which may be x.
+  static void turn(const at::Tensor& x, const at::Tensor& out, const at::Tensor& cos, const at::Tensor& sin, bool back) {
     table_for(x).turn({.x = x.const_data_ptr(),
                        .out = out.mutable_data_ptr(),
                        .cos = cos.const_data_ptr<float>(),
@@ -131,18 +131,40 @@ struct DeviceTurnFunction : torch::autograd::Function<DeviceTurnFunction> {
                        .half = x.size(3) / 2,
                        .batch_stride = x.stride(0),
                        .row_stride = x.stride(1),
+                       .out_batch_stride = out.stride(0),
+                       .out_row_stride = out.stride(1),
                        .back = back},
                       x.device().index());
-    return out;
   }
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin) {
+  static variable_list parts_of(const at::Tensor& packed, std::int64_t parts, std::int64_t heads) {
+    variable_list all;
+    for (const at::Tensor& part : packed.detach().unflatten(2, {parts, heads, packed.size(2) / (parts * heads)}).unbind(2))
+      all.push_back(part.detach());
+    return all;
+  }
+  static variable_list forward(AutogradContext* context, const at::Tensor& packed, std::int64_t parts, std::int64_t turned,
+                               std::int64_t heads, const at::Tensor& cos, const at::Tensor& sin) {
     const at::Tensor c = for_kernel(cos), s = for_kernel(sin);
     context->save_for_backward({c, s});
-    return run(x, c, s, /*back=*/false);
+    context->saved_data["turned"] = turned;
+    variable_list all = parts_of(for_kernel(packed), parts, heads);
+    for (std::int64_t i = 0; i < turned; ++i) turn(all[i], all[i], c, s, /*back=*/false);
+    return all;
   }
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
-    return {run(for_kernel(gradients[0]), saved[0], saved[1], /*back=*/true), {}, {}};
+    const std::int64_t turned = context->saved_data["turned"].toInt(), parts = std::ssize(gradients);
+    const at::Tensor& first = gradients.front();
+    const at::Tensor packed = at::empty({first.size(0), first.size(1), parts * first.size(2) * first.size(3)}, first.options());
+    const variable_list out = parts_of(packed, parts, first.size(2));
+    for (std::int64_t i = 0; i < parts; ++i) {
+      if (i < turned) {
+        turn(for_kernel(gradients[i]), out[i], saved[0], saved[1], /*back=*/true);
+      } else {
+        out[i].copy_(gradients[i]);
+      }
+    }
+    return {packed, {}, {}, {}, {}, {}};
   }
 };
 
@@ -162,17 +184,17 @@ at::Tensor device_swiglu(const at::Tensor& packed) {
   return DeviceSwigluFunction::apply(packed);
 }
 
-bool has_device_turn(const at::Tensor& x, const at::Tensor& cos) {
-  if (!has_device_kernel(x) || x.dim() != 4 || x.numel() == 0 || x.size(3) % 8 != 0 || cos.device() != x.device()) return false;
-  const bool has_heads_side_by_side = x.stride(3) == 1 && x.stride(2) == x.size(3);
-  const auto fits = [&](std::int64_t elements) { return elements * x.element_size() % kPieceBytes == 0; };
-  return has_heads_side_by_side && fits(x.stride(0)) && fits(x.stride(1)) && fits(x.storage_offset()) && cos.dim() == 2 &&
-         cos.size(0) == x.size(1) && cos.size(1) == x.size(3) / 2 && cos.scalar_type() == at::kFloat;
+bool has_device_turn(const at::Tensor& packed, std::int64_t parts, std::int64_t heads, const at::Tensor& cos) {
+  if (!has_device_kernel(packed) || packed.dim() != 3 || packed.numel() == 0 || packed.size(2) % (8 * parts * heads) != 0)
+    return false;
+  return cos.device() == packed.device() && cos.scalar_type() == at::kFloat && cos.dim() == 2 && cos.size(0) == packed.size(1) &&
+         cos.size(1) == packed.size(2) / (2 * parts * heads);
 }
 
-at::Tensor device_turn(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin) {
-  const OperationSpan span("millrace::rotary", x);
-  return DeviceTurnFunction::apply(x, cos, sin);
+std::vector<at::Tensor> device_turn_parts(const at::Tensor& packed, std::int64_t parts, std::int64_t turned, std::int64_t heads,
+                                          const at::Tensor& cos, const at::Tensor& sin) {
+  const OperationSpan span("millrace::rotary", packed);
+  return DeviceTurnFunction::apply(packed, parts, turned, heads, cos, sin);
 }
 
 }  // namespace millrace::kernels

@@ -27,16 +27,6 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 using Tensors = std::vector<at::Tensor>;
 
-// True if the parts are adjacent in memory, as if they were slices of one tensor along its first dimension.
-bool are_neighbours(const Tensors& parts) {
-  std::int64_t next = parts.front().storage_offset();
-  for (const at::Tensor& part : parts) {
-    if (!part.is_contiguous() || !part.is_alias_of(parts.front()) || part.storage_offset() != next) return false;
-    next += part.numel();
-  }
-  return true;
-}
-
 at::Tensor side_by_side(const Tensors& parts, at::ScalarType type) {
   const auto is = [&](at::ScalarType wanted) {
     return std::ranges::all_of(parts, [&](const at::Tensor& part) { return part.scalar_type() == wanted; });
@@ -49,11 +39,8 @@ at::Tensor side_by_side(const Tensors& parts, at::ScalarType type) {
     return cast.size() == 1 ? cast.front().contiguous() : at::cat(cast);
   }
   if (parts.size() == 1) return parts.front().contiguous();
-  if (!are_neighbours(parts)) return at::cat(parts);
-  std::vector<std::int64_t> sizes = parts.front().sizes().vec();
-  sizes[0] = 0;
-  for (const at::Tensor& part : parts) sizes[0] += part.size(0);
-  return parts.front().as_strided(sizes, parts.front().strides(), parts.front().storage_offset());
+  const at::Tensor block = block_of(parts);
+  return block.defined() ? block : at::cat(parts);
 }
 
 // Indices of a projection's tensors among the function's inputs; -1: absent.

@@ -16,6 +16,7 @@
 #include "millrace/core/random.h"
 #include "millrace/kernels/decoder.h"
 #include "millrace/kernels/device_decoder.h"
+#include "millrace/kernels/device_lora.h"
 #include "millrace/kernels/lora_linear.h"
 #include "millrace/kernels/product.h"
 #include "millrace/nn/detail/operation_trials.h"
@@ -29,8 +30,7 @@ at::ScalarType result_type(const at::Tensor& x) {
 }
 
 // Turns x (B, T, H, w) by cos and sin, which are (T, w / 2) or (B, 1, w / 2).
-at::Tensor turned(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin, const Fused& fused) {
-  if (kernels::has_device_turn(x, cos) && choose<kFusedRotary>(fused)) return kernels::device_turn(x, cos, sin);
+at::Tensor turned(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin) {
   const std::int64_t half = x.size(-1) / 2;
   const at::Tensor a = x.narrow(-1, 0, half).to(at::kFloat), b = x.narrow(-1, half, half).to(at::kFloat);
   const at::Tensor c = cos.unsqueeze(-2), s = sin.unsqueeze(-2);
@@ -44,11 +44,23 @@ bool turns(const at::Tensor& x, const Rotary& rotary, const Fused& fused) {
   return choose<kFusedRotary, kFusedAttention>(fused, kernels::has_decoder_kernels(x) && rotary.cos.is_cpu());
 }
 
+at::Tensor heads_of(const at::Tensor& x, std::int64_t heads) { return x.unflatten(2, {heads, x.size(2) / heads}); }
+
+// The `parts` that stand side by side in `packed`, as heads; all but the last part are turned.
+std::vector<at::Tensor> turned_parts(const at::Tensor& packed, std::int64_t parts, const Rotary& rotary, std::int64_t heads,
+                                     const Fused& fused) {
+  if (kernels::has_device_turn(packed, parts, heads, rotary.cos) && choose<kFusedRotary>(fused))
+    return kernels::device_turn_parts(packed, parts, parts - 1, heads, rotary.cos, rotary.sin);
+  // unbind: the parts' gradients are joined in one copy
+  std::vector<at::Tensor> all = packed.unflatten(-1, {parts, packed.size(-1) / parts}).unbind(-2);
+  for (at::Tensor& part : all) part = heads_of(part, heads);
+  for (std::size_t i = 0; i + 1 < all.size(); ++i) all[i] = turned(all[i], rotary.cos, rotary.sin);
+  return all;
+}
+
 bool rms_fits_device(const at::Tensor& x, const at::Tensor& weight) {
   return kernels::has_device_rows(x) && weight.device() == x.device() && weight.dim() == 1 && weight.size(0) == x.size(-1);
 }
-
-at::Tensor heads_of(const at::Tensor& x, std::int64_t heads) { return x.unflatten(2, {heads, x.size(2) / heads}); }
 
 // y + scale x W^T in one product.
 at::Tensor added_product(const at::Tensor& y, const at::Tensor& x, const at::Tensor& weight, double scale) {
@@ -56,7 +68,21 @@ at::Tensor added_product(const at::Tensor& y, const at::Tensor& x, const at::Ten
   return at::addmm(rows(y), rows(x), weight.to(x.scalar_type()).t(), 1, scale).view(y.sizes());
 }
 
-// True if one function computes all projections.
+std::vector<kernels::LoraWeights> weights_of(const std::vector<LoraProjection>& projections) {
+  std::vector<kernels::LoraWeights> all;
+  all.reserve(projections.size());
+  for (const LoraProjection& one : projections) all.push_back({one.weight, one.bias, one.lora_a, one.lora_b});
+  return all;
+}
+
+kernels::Dropout next_dropout(const at::Tensor& x, double p) {
+  if (p <= 0.0) return {};
+  RandomScope::Site drawn = RandomScope::next_site(x.numel());
+  count_taken<kFusedDropout>();
+  return {p, drawn.key, drawn.first, std::move(drawn.runs), drawn.on_device};
+}
+
+// True if one function computes all projections on the CPU.
 bool merges(const at::Tensor& x, const std::vector<LoraProjection>& projections, double p, const Fused& fused) {
   const at::ScalarType type = result_type(x);
   if (!kernels::has_decoder_kernels(x) || !is_kernel_type(type) || (p > 0.0 && !fused.on(kFusedDropout))) return false;
@@ -67,22 +93,19 @@ bool merges(const at::Tensor& x, const std::vector<LoraProjection>& projections,
   return choose<kMergedLora>(fused, fits);
 }
 
+bool merges_on_device(const at::Tensor& x, const std::vector<kernels::LoraWeights>& projections, double p, const Fused& fused) {
+  const bool may_drop = p <= 0.0 || fused.on(kFusedDropout);
+  return may_drop && kernels::has_device_lora(x, projections) && choose<kMergedLora>(fused);
+}
+
 at::Tensor merged(const at::Tensor& x, const std::vector<LoraProjection>& projections, double scale, double p) {
-  std::vector<kernels::LoraWeights> all;
-  all.reserve(projections.size());
-  for (const LoraProjection& one : projections) all.push_back({one.weight, one.bias, one.lora_a, one.lora_b});
-  kernels::Dropout site;
-  if (p > 0.0) {
-    RandomScope::Site drawn = RandomScope::next_site(x.numel());
-    site = {p, drawn.key, drawn.first, std::move(drawn.runs), drawn.on_device};
-    count_taken<kFusedDropout>();
-  }
+  const kernels::Dropout site = next_dropout(x, p);
   if (result_type(x) == at::kBFloat16) {
     count_taken<kBf16Weights>();
   } else if (kernels::own_fp32_products()) {
     count_taken<kFp32Products>();
   }
-  return kernels::lora_linear(x.to(result_type(x)), all, scale, site);
+  return kernels::lora_linear(x.to(result_type(x)), weights_of(projections), scale, site);
 }
 
 }  // namespace
@@ -130,10 +153,8 @@ at::Tensor rotary_attention(const at::Tensor& qkv, const Rotary& rotary, std::in
       detail::attention_takes_ours({qkv.size(0), qkv.size(1), heads, qkv.size(2) / (3 * heads)}, qkv.scalar_type(), 0)) {
     return kernels::rotary_attention_packed(qkv, rotary.cos, rotary.sin, heads);
   }
-  const auto parts = qkv.unflatten(-1, {3, qkv.size(-1) / 3}).unbind(-2);  // unbind: the parts' gradients are joined in one copy
-  return causal_attention(turned(heads_of(parts[0], heads), rotary.cos, rotary.sin, fused),
-                          turned(heads_of(parts[1], heads), rotary.cos, rotary.sin, fused), heads_of(parts[2], heads), 0, fused)
-      .flatten(2);
+  const auto parts = turned_parts(qkv, 3, rotary, heads, fused);
+  return causal_attention(parts[0], parts[1], parts[2], 0, fused).flatten(2);
 }
 
 at::Tensor rotary_attention_at(const at::Tensor& q, const at::Tensor& kv, const at::Tensor& positions, const Rotary& rotary,
@@ -141,13 +162,13 @@ at::Tensor rotary_attention_at(const at::Tensor& q, const at::Tensor& kv, const 
   if (turns(kv, rotary, fused) && q.scalar_type() == kv.scalar_type()) {
     return kernels::rotary_attention_at(q, kv, positions, rotary.cos, rotary.sin, heads);
   }
-  const auto parts = kv.unflatten(-1, {2, kv.size(-1) / 2}).unbind(-2);
+  const auto parts = turned_parts(kv, 2, rotary, heads, fused);
   const at::Tensor cos = rotary.cos.index_select(0, positions).unsqueeze(1),
                    sin = rotary.sin.index_select(0, positions).unsqueeze(1);
-  const at::Tensor queries = turned(heads_of(q, heads), cos, sin, fused).transpose(1, 2);
-  const at::Tensor keys = turned(heads_of(parts[0], heads), rotary.cos, rotary.sin, fused).transpose(1, 2);
+  const at::Tensor queries = turned(heads_of(q, heads), cos, sin).transpose(1, 2);
+  const at::Tensor keys = parts[0].transpose(1, 2);
   const at::Tensor seen = at::arange(kv.size(1), positions.options()).unsqueeze(0) <= positions.unsqueeze(1);
-  return at::scaled_dot_product_attention(queries, keys, heads_of(parts[1], heads).transpose(1, 2),
+  return at::scaled_dot_product_attention(queries, keys, parts[1].transpose(1, 2),
                                           seen.unsqueeze(1).unsqueeze(1))
       .transpose(1, 2)
       .flatten(2);
@@ -157,7 +178,10 @@ at::Tensor lora_linear(const at::Tensor& x, const std::vector<LoraProjection>& p
                        const Fused& fused) {
   bool adapts = false;
   for (const LoraProjection& one : projections) adapts = adapts || one.lora_a.defined();
-  if (merges(x, projections, adapts ? p : 0.0, fused)) return merged(x, projections, scale, adapts ? p : 0.0);
+  if (!adapts) p = 0.0;
+  if (merges(x, projections, p, fused)) return merged(x, projections, scale, p);
+  if (const auto weights = weights_of(projections); merges_on_device(x, weights, p, fused))
+    return kernels::device_lora_linear(x.to(result_type(x)), weights, scale, next_dropout(x, p));
   const at::Tensor dropped = adapts ? dropout(x, p, fused) : at::Tensor();
   std::vector<at::Tensor> results;
   for (const LoraProjection& one : projections) {

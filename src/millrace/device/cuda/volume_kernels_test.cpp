@@ -1,13 +1,17 @@
-// Compares values and gradients of a device's own kernels for volumes with the CPU's; see kernels_test.cpp.
+// Compares values and gradients of a device's own kernels for volumes and decoders with the CPU's; see kernels_test.cpp.
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/randn.h>
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "millrace/device/detail/test_kernels.h"
 #include "millrace/kernels/circular_pad.h"
 #include "millrace/kernels/decoder.h"
 #include "millrace/kernels/device_decoder.h"
+#include "millrace/kernels/device_lora.h"
 #include "millrace/kernels/gelu_linear.h"
 #include "millrace/kernels/group_norm.h"
 #include "millrace/kernels/rms_norm.h"
@@ -67,6 +71,81 @@ TEST_F(CudaKernels, ADecodersLayersAreThoseOfTheCpu) {
         return Numbers{in[0].is_cpu() ? kernels::swiglu(in[0]) : kernels::device_swiglu(in[0])};
       };
       expect_the_cpu(swiglu, {at::randn({3, 5, 2 * width}).to(type)}, tolerance_of(type), "swiglu");
+    }
+  }
+}
+
+// x by frozen weights, the first and the last with an adapter. `in`: x, then A and B of both.
+at::Tensor adapted(const Numbers& in, const Numbers& weights, const Numbers& biases, const kernels::Dropout& site) {
+  constexpr double kScale = 1.5;
+  const auto there = [&](const Numbers& all, std::size_t i) { return all.empty() ? at::Tensor() : all[i].to(in[0].device()); };
+  const at::Tensor block = at::cat(weights).to(in[0].device());  // the first two are adjacent in memory
+  std::vector<kernels::LoraWeights> all = {{block.narrow(0, 0, weights[0].size(0)), there(biases, 0), in[1], in[2]},
+                                           {block.narrow(0, weights[0].size(0), weights[1].size(0)), there(biases, 1), {}, {}}};
+  if (weights.size() > 2) all.push_back({there(weights, 2), there(biases, 2), in[3], in[4]});
+  if (!in[0].is_cpu()) return kernels::device_lora_linear(in[0], all, kScale, site);
+  const at::Tensor x = in[0].to(at::kFloat), dropped = kernels::dropout(in[0], site).to(at::kFloat);
+  Numbers results;
+  for (const kernels::LoraWeights& one : all) {
+    at::Tensor y = x.matmul(one.weight.to(at::kFloat).t());
+    if (one.bias.defined()) y = y + one.bias;
+    if (one.a.defined()) y = y + dropped.matmul(one.a.t()).matmul(one.b.t()) * kScale;
+    results.push_back(y);
+  }
+  return at::cat(results, -1);
+}
+
+TEST_F(CudaKernels, AdaptedProjectionsAreTheirFormula) {
+  for (const auto type : {at::kFloat, at::kBFloat16, at::kHalf}) {
+    for (const std::size_t count : {2, 3}) {
+      for (const bool has_bias : {false, true}) {
+        for (const double p : {0.0, 0.3}) {
+          Numbers weights, biases, inputs = {at::randn({2, 5, 24}).to(type)};
+          for (std::size_t i = 0; i < count; ++i) {
+            const std::int64_t out = 16 + 8 * static_cast<std::int64_t>(i);
+            weights.push_back((at::randn({out, 24}) * 0.2).to(count == 2 ? type : at::kFloat));
+            if (has_bias) biases.push_back(at::randn({out}));
+            if (i == 1) continue;
+            inputs.push_back(at::randn({4, 24}) * 0.2);
+            inputs.push_back(at::randn({out, 4}));
+          }
+          const Computes project = [&](const Numbers& in) {
+            return Numbers{adapted(in, weights, biases, {.p = p, .key = 7})};
+          };
+          expect_the_cpu(project, inputs, 4 * tolerance_of(type), std::to_string(count) + " projections");
+          const Computes of_data = [&](const Numbers& in) {
+            Numbers all = {inputs[0].to(in[0].device())};
+            all.insert(all.end(), in.begin(), in.end());
+            return Numbers{adapted(all, weights, biases, {.p = p, .key = 7})};
+          };
+          expect_the_cpu(of_data, {inputs.begin() + 1, inputs.end()}, 4 * tolerance_of(type), "x is data");
+        }
+      }
+    }
+  }
+}
+
+TEST_F(CudaKernels, PartsAreTurnedWhereTheyLie) {
+  const std::int64_t length = 5, heads = 3, width = 16;
+  const at::Tensor angles = at::randn({length, width / 2}), cos = angles.cos(), sin = angles.sin();
+  for (const auto type : {at::kFloat, at::kBFloat16, at::kHalf}) {
+    for (const std::int64_t parts : {2, 3}) {
+      const Computes turn = [&](const Numbers& in) {
+        const at::Tensor packed = in[0] * 1.0, c = cos.to(packed.device()), s = sin.to(packed.device());
+        if (!packed.is_cpu()) {
+          EXPECT_TRUE(kernels::has_device_turn(packed, parts, heads, c));
+          return kernels::device_turn_parts(packed, parts, parts - 1, heads, c, s);
+        }
+        Numbers all = packed.to(at::kFloat).unflatten(2, {parts, heads, width}).unbind(2);
+        for (std::size_t i = 0; i + 1 < all.size(); ++i) {
+          const auto halves = all[i].chunk(2, -1);
+          const at::Tensor by = c.unsqueeze(1), over = s.unsqueeze(1);
+          all[i] = at::cat({halves[0] * by - halves[1] * over, halves[1] * by + halves[0] * over}, -1);
+        }
+        return all;
+      };
+      expect_the_cpu(turn, {at::randn({2, length, parts * heads * width}).to(type)}, tolerance_of(type),
+                     std::to_string(parts) + " parts");
     }
   }
 }

@@ -59,7 +59,8 @@ inline void swiglu(const DeviceSwiglu& a, Order order = {}) {
 }
 
 inline void turn(const DeviceTurn& a, Order order = {}) {
-  require(a.half % 4 == 0 && a.batch_stride % 4 == 0 && a.row_stride % 4 == 0, "heads that are no whole pieces");
+  for (const std::int64_t size : {a.half, a.batch_stride, a.row_stride, a.out_batch_stride, a.out_row_stride})
+    require(size % 4 == 0, "heads that are no whole pieces");
   for (const float* data : {a.cos, a.sin}) require_fours<float>(data, "an angle");
   with_types(a.type, a.type, [&]<class X, class>() {
     for (const void* data : {a.x, static_cast<const void*>(a.out)}) require_fours<X>(data, "a head");
