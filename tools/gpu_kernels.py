@@ -36,7 +36,7 @@ MOVES = {
     "sum_pixels": ("x; backward: x, gradient", "0, if a group fits into a multiprocessor's memory"),
     "soft_pool": ("x, result; backward: x, gradient, result", "the same"),
     "settle": ("two numbers for each channel and share", "the same"),
-    "apply": ("x, result; backward: x, gradient, result", "the same"),
+    "apply": ("x, result; backward: x, gradient, a second branch's gradient, result", "the same"),
     "planes": ("x twice, result; backward: x and gradient twice, result; the second time from the cache", "each once"),
     "pixels": ("x twice, result; backward: x and gradient twice, result; the second time from the cache", "each once"),
     "rms_rows": ("x, branch, sum, y; the sum again, from the cache; backward: sum, gradients of sum and y twice, gradients", "each once"),

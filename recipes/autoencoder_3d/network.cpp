@@ -2,8 +2,9 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/_fused_sdp_choice.h>
+#include <ATen/ops/addmv.h>
 #include <ATen/ops/baddbmm.h>
-#include <ATen/ops/constant_pad_nd.h>
+#include <ATen/ops/bmm.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/ones.h>
@@ -16,6 +17,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
+#include "millrace/device/autocast.h"
 #include "millrace/memory/block.h"
 
 namespace millrace::recipes::autoencoder_3d {
@@ -30,14 +32,16 @@ at::Tensor add_to(const at::Tensor& x, const at::Tensor& y) {
 }
 
 // A convolution with a kernel of one voxel, computed as a matrix product, because LibTorch's convolution copies its input and
-// output. The layout of x is kept.
+// output. The layout of x is kept. `bias` may be undefined.
 at::Tensor of_voxels(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
   const at::Tensor matrix = weight.flatten(1);
   if (!x.is_contiguous() && x.is_contiguous(at::MemoryFormat::ChannelsLast3d))
     return at::linear(x.permute({0, 2, 3, 4, 1}), matrix, bias).permute({0, 4, 1, 2, 3});
   std::vector<std::int64_t> sizes = x.sizes().vec();
   sizes[1] = weight.size(0);
-  return at::baddbmm(bias.view({1, -1, 1}), matrix.unsqueeze(0).expand({x.size(0), -1, -1}), x.flatten(2)).view(sizes);
+  const at::Tensor matrices = matrix.unsqueeze(0).expand({x.size(0), -1, -1});
+  if (!bias.defined()) return at::bmm(matrices, x.flatten(2)).view(sizes);
+  return at::baddbmm(bias.view({1, -1, 1}), matrices, x.flatten(2)).view(sizes);
 }
 
 struct Norm : Block {
@@ -45,8 +49,9 @@ struct Norm : Block {
     weight = register_parameter("weight", at::ones({channels}));
     bias = register_parameter("bias", at::zeros({channels}));
   }
-  at::Tensor forward(const at::Tensor& x) override {
-    return nn::group_norm(x, weight, bias, options.groups, options.eps, silu, options.fused);
+  nn::Biased forward(const nn::Biased& x) override { return {branch(x).normed, {}}; }
+  [[nodiscard]] nn::Branched branch(const nn::Biased& x) const {
+    return nn::branched_group_norm(x, weight, bias, options.groups, options.eps, silu, options.fused);
   }
   // The norm, its activation if there is one, then the convolution `conv`.
   [[nodiscard]] at::Tensor then(const Convolution& conv, const at::Tensor& x) const {
@@ -69,15 +74,25 @@ struct Linear : torch::nn::Module {
 struct Residual : Block {
   Residual(const Stage& stage, const StageOptions& options)
       : norm1(register_module("norm1", std::make_shared<Norm>(stage.in, options, true))),
-        conv1(register_module("conv1", std::make_shared<Convolution>(Convolution::Shape{.in = stage.in, .out = stage.out}))),
+        conv1(register_module("conv1", convolution(stage.in, stage.out, options))),
         norm2(register_module("norm2", std::make_shared<Norm>(stage.out, options, true))),
-        conv2(register_module("conv2", std::make_shared<Convolution>(Convolution::Shape{.in = stage.out, .out = stage.out}))) {
+        conv2(register_module("conv2", convolution(stage.out, stage.out, options))) {
     if (stage.in == stage.out) return;
     const Convolution::Shape shape{.in = stage.in, .out = stage.out, .kernel = 1, .padding = 0};
-    shortcut = register_module("nin_shortcut", std::make_shared<Convolution>(shape));
+    shortcut = register_module("nin_shortcut", std::make_shared<Convolution>(shape, options.fused));
   }
-  at::Tensor forward(const at::Tensor& x) override {
-    return add_to(norm2->then(*conv2, norm1->then(*conv1, x)), shortcut ? shortcut->forward(x) : x);
+  nn::Biased forward(const nn::Biased& x) override {
+    if (!nn::leaves_out_biases(x.x, norm1->options.fused)) {
+      const at::Tensor in = nn::whole(x);
+      return {add_to(norm2->then(*conv2, norm1->then(*conv1, in)), shortcut ? shortcut->forward(in) : in), {}};
+    }
+    const nn::Branched in = norm1->branch(x);
+    const nn::Biased past = shortcut ? shortcut->forward(in.x) : in.x;
+    const nn::Biased out = conv2->forward(norm2->forward(conv1->forward(nn::Biased{in.normed, {}})));
+    return {add_to(out.x, past.x), past.bias.defined() ? out.bias + past.bias : out.bias};
+  }
+  static std::shared_ptr<Convolution> convolution(std::int64_t in, std::int64_t out, const StageOptions& options) {
+    return std::make_shared<Convolution>(Convolution::Shape{.in = in, .out = out}, options.fused);
   }
   std::shared_ptr<Norm> norm1;
   std::shared_ptr<Convolution> conv1;
@@ -97,11 +112,12 @@ struct Attention : Block {
   Attention(const Stage& stage, const StageOptions& options)
       : norm(register_module("norm", std::make_shared<Norm>(stage.in, options, false))),
         attn(register_module("attn", std::make_shared<Projections>(stage.in))) {}
-  at::Tensor forward(const at::Tensor& x) override {
-    const at::Tensor tokens = norm->forward(x).flatten(2).transpose(1, 2);  // (B, DHW, C)
+  nn::Biased forward(const nn::Biased& x) override {
+    const nn::Branched in = norm->branch(x);
+    const at::Tensor tokens = in.normed.flatten(2).transpose(1, 2);  // (B, DHW, C)
     const at::Tensor mixed =
         self_attention(attn->to_q->forward(tokens), attn->to_k->forward(tokens), attn->to_v->forward(tokens));
-    return x + attn->out_proj->forward(mixed).transpose(1, 2).reshape(x.sizes());
+    return {in.x.x + attn->out_proj->forward(mixed).transpose(1, 2).reshape(x.x.sizes()), in.x.bias};
   }
   std::shared_ptr<Norm> norm;
   std::shared_ptr<Projections> attn;
@@ -110,13 +126,12 @@ struct Attention : Block {
 // Halves each axis: adds a plane of zeros at its end, then applies a convolution of stride 2.
 struct Down : Block {
   Down(const Stage& stage, const StageOptions& options)
-      : conv(register_module(
+      : fused(options.fused),
+        conv(register_module(
             "conv", std::make_shared<Convolution>(Convolution::Shape{.in = stage.in, .out = stage.out, .stride = 2, .padding = 0},
                                                   options.fused))) {}
-  at::Tensor forward(const at::Tensor& x) override {
-    constexpr std::array<std::int64_t, 6> kBehind{0, 1, 0, 1, 0, 1};
-    return conv->forward(at::constant_pad_nd(x, kBehind));
-  }
+  nn::Biased forward(const nn::Biased& x) override { return conv->forward(nn::Biased{nn::zeros_behind(x, fused), {}}); }
+  nn::Fused fused;
   std::shared_ptr<Convolution> conv;
 };
 
@@ -125,8 +140,8 @@ struct Up : Block {
       : fused(options.fused),
         postconv(
             register_module("postconv", std::make_shared<Convolution>(Convolution::Shape{.in = stage.in, .out = stage.out}))) {}
-  at::Tensor forward(const at::Tensor& x) override {
-    return nn::upsampled_conv3d(x, postconv->weight(), postconv->bias(), fused);
+  nn::Biased forward(const nn::Biased& x) override {
+    return nn::biased_upsampled_conv3d(nn::whole(x), postconv->weight(), postconv->bias(), fused);
   }
   nn::Fused fused;
   std::shared_ptr<Convolution> postconv;
@@ -195,9 +210,21 @@ Convolution::Weights::Weights(const Shape& shape) {
 Convolution::Convolution(const Shape& shape, const nn::Fused& fused)
     : shape_(shape), fused_(fused), weights_(register_module("conv", std::make_shared<Weights>(shape))) {}
 
+bool Convolution::is_of_voxels() const noexcept {
+  return shape_.kernel == 1 && shape_.stride == 1 && shape_.padding == 0 && shape_.bias;
+}
+
 at::Tensor Convolution::forward(const at::Tensor& x) {
-  if (shape_.kernel == 1 && shape_.stride == 1 && shape_.padding == 0 && shape_.bias) return of_voxels(x, weight(), bias());
+  if (is_of_voxels()) return of_voxels(x, weight(), bias());
   return nn::conv3d(x, weight(), bias(), shape_.stride, shape_.padding, fused_);
+}
+
+nn::Biased Convolution::forward(const nn::Biased& x) {
+  if (!is_of_voxels()) return nn::biased_conv3d(nn::whole(x), weight(), bias(), shape_.stride, shape_.padding, fused_);
+  if (!nn::leaves_out_biases(x.x, fused_)) return {of_voxels(nn::whole(x), weight(), bias()), {}};
+  const at::Tensor product = of_voxels(x.x, weight(), {});
+  const device::NoAutocast fp32(x.x.device().type());
+  return {product, x.bias.defined() ? at::addmv(bias(), weight().flatten(1), x.bias) : bias()};  // W (x + b) = W x + W b
 }
 
 std::vector<Stage> encoder_stages(const RecipeConfig& config) {
@@ -243,18 +270,22 @@ Coder::Coder(std::string name, const std::vector<Stage>& stages, const StageOpti
   }
 }
 
-at::Tensor Coder::forward(at::Tensor x) {
+at::Tensor Coder::forward(const at::Tensor& input) {
+  nn::Biased x{input, {}};
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
     Block& block = *blocks_[i];
     if (stages_[i].kind == StageKind::norm) {  // a norm is followed by a convolution
-      x = dynamic_cast<Norm&>(block).then(dynamic_cast<Convolution&>(*blocks_[++i]), x);
+      const Norm& norm = dynamic_cast<Norm&>(block);
+      auto& conv = dynamic_cast<Convolution&>(*blocks_[++i]);
+      const bool apart = nn::leaves_out_biases(x.x, norm.options.fused);
+      x = {apart ? conv.forward(norm.branch(x).normed) : norm.then(conv, nn::whole(x)), {}};
     } else if (stages_[i].kind == StageKind::convolution) {
       x = block.forward(x);
     } else {
       x = memory::block(name_ + "." + std::to_string(i), block, [&block, x] { return block.forward(x); });
     }
   }
-  return x;
+  return nn::whole(x);
 }
 
 void initialise_as_torch(torch::nn::Module& module, at::Generator& generator) {

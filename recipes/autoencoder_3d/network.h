@@ -16,7 +16,7 @@
 namespace millrace::recipes::autoencoder_3d {
 
 struct Block : torch::nn::Module {
-  virtual at::Tensor forward(const at::Tensor& x) = 0;
+  virtual nn::Biased forward(const nn::Biased& x) = 0;
 };
 
 // A convolution whose weight and bias, if it has one, are those of a child named "conv".
@@ -27,7 +27,8 @@ class Convolution : public Block {
     bool bias = true;
   };
   explicit Convolution(const Shape& shape, const nn::Fused& fused = {});
-  at::Tensor forward(const at::Tensor& x) override;
+  at::Tensor forward(const at::Tensor& x);
+  nn::Biased forward(const nn::Biased& x) override;  // leaves out the bias where nn::leaves_out_biases()
   [[nodiscard]] const at::Tensor& weight() const noexcept { return weights_->weight; }
   [[nodiscard]] const at::Tensor& bias() const noexcept { return weights_->bias; }  // undefined if there is no bias
 
@@ -36,6 +37,7 @@ class Convolution : public Block {
     explicit Weights(const Shape& shape);
     at::Tensor weight, bias;
   };
+  [[nodiscard]] bool is_of_voxels() const noexcept;
   Shape shape_;
   nn::Fused fused_;
   std::shared_ptr<Weights> weights_;
@@ -64,7 +66,7 @@ struct StageOptions {
 class Coder : public torch::nn::Module {
  public:
   Coder(std::string name, const std::vector<Stage>& stages, const StageOptions& options);
-  at::Tensor forward(at::Tensor x);
+  at::Tensor forward(const at::Tensor& x);
 
  private:
   std::string name_;

@@ -219,19 +219,22 @@ void group_norm(const kernels::DeviceGroupNorm& args, c10::DeviceIndex index) {
   const std::int64_t channels = args.samples * args.channels, count = channels * args.positions;
   kernels::DeviceGroupNorm there = args;
   to_kernels(there.x), to_kernels(there.gradient), to_kernels(there.out), to_kernels(there.weight), to_kernels(there.bias);
-  to_kernels(there.statistics), to_kernels(there.scratch), to_kernels(there.sums);
+  to_kernels(there.statistics), to_kernels(there.scratch), to_kernels(there.sums), to_kernels(there.more);
+  to_kernels(there.before);
   // One kernel sums x (and the gradient), another one reads them again for the result.
   launch_kernel("millrace::group_norm", index,
                 {reads(args.x, count, args.type),
                  reads(args.x, count, args.type),
                  reads(args.gradient, count, args.type),
                  reads(args.gradient, count, args.type),
+                 reads(args.more, count, args.type),
                  writes(args.out, count, args.type),
+                 reads(args.before, args.channels, Type::f32),
                  reads(args.weight, args.channels, Type::f32),
                  reads(args.bias, args.channels, Type::f32),
-                 {args.statistics, 8 * args.samples * args.groups, args.gradient == nullptr},
+                 {args.statistics, 4 * args.statistics_floats(), args.gradient == nullptr},
                  writes(args.scratch, args.scratch_floats(), Type::f32),
-                 writes(args.sums, 2 * channels, Type::f32)},
+                 writes(args.sums, args.sums_floats(), Type::f32)},
                 [there] { launched::group_norm(there); });
 }
 

@@ -104,7 +104,9 @@ def ways(bench, recipes):
             status, output, _, folder = bench.train(recipe, [word], f"{recipe}-{what}")
             same = status == 0 and folder.summary()["state_sha256"] == plain.summary()["state_sha256"]
             bench.say(same, f"{recipe}: {what}", "the plain run's state" if same else f"exit status {status}, another state", output)
-        for what, words in {"accumulates": ["--optim.accumulate=2"], "EMA": ["--optim.ema_decay=0.9"],
+        # As many batches as the other runs.
+        steps = [f"--train.max_steps={STEPS // 2}"] if recipe in STAY_TOGETHER else []
+        for what, words in {"accumulates": ["--optim.accumulate=2", *steps], "EMA": ["--optim.ema_decay=0.9"],
                             "skips bad samples": ["--data.bad_samples=skip"]}.items():
             same_losses(bench, recipe, f"{recipe}: {what}", f"{recipe}-{what.replace(' ', '-')}", words, LOSS_TOLERANCE[recipe])
         for dtype in ("bf16", "fp16"):

@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "millrace/kernels/arguments.h"
+#include "millrace/kernels/operation_span.h"
 
 namespace millrace::kernels {
 namespace {
@@ -22,14 +23,16 @@ constexpr std::int64_t kMostSamples = 65535;  // limit of a launch's second dime
 
 const float* numbers(const at::Tensor& x) { return x.defined() ? x.const_data_ptr<float>() : nullptr; }
 
-DeviceGroupNorm arguments(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, const at::Tensor& statistics,
+DeviceGroupNorm arguments(const at::Tensor& x, const at::Tensor& before, const at::Tensor& weight, const at::Tensor& bias,
                           const GroupNormOptions& options) {
   DeviceGroupNorm args{.x = x.const_data_ptr(),
                        .gradient = nullptr,
+                       .more = nullptr,
                        .out = nullptr,
+                       .before = numbers(before),
                        .weight = numbers(weight),
                        .bias = numbers(bias),
-                       .statistics = statistics.mutable_data_ptr<float>(),
+                       .statistics = nullptr,
                        .scratch = nullptr,
                        .sums = nullptr,
                        .type = type_of(x),
@@ -48,48 +51,57 @@ DeviceGroupNorm arguments(const at::Tensor& x, const at::Tensor& weight, const a
   return args;
 }
 
-void run(DeviceGroupNorm args, const at::Tensor& x) {
-  const at::Tensor scratch = at::empty({args.scratch_floats()}, x.options().dtype(at::kFloat));
+at::Tensor floats(at::IntArrayRef sizes, const at::Tensor& like) { return at::empty(sizes, like.options().dtype(at::kFloat)); }
+
+// `out` is written, in the layout of x.
+void run(DeviceGroupNorm args, const at::Tensor& x, const at::Tensor& statistics, const at::Tensor& out) {
+  const at::Tensor scratch = floats({args.scratch_floats()}, x);
+  args.statistics = statistics.mutable_data_ptr<float>();
+  args.out = out.mutable_data_ptr();
   args.scratch = scratch.mutable_data_ptr<float>();
   device_table(x.device().type())->group_norm(args, x.device().index());
 }
 
 struct DeviceGroupNormFunction : torch::autograd::Function<DeviceGroupNormFunction> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const std::optional<at::Tensor>& weight,
-                            const std::optional<at::Tensor>& bias, const GroupNormOptions& options) {
-    const at::Tensor input = x.contiguous(layout_of(x));
-    const at::Tensor scale = weight ? weight->contiguous() : at::Tensor();
-    const at::Tensor shift = bias ? bias->contiguous() : at::Tensor();
-    const at::Tensor statistics = at::empty({2, x.size(0), options.groups}, x.options().dtype(at::kFloat));
+  static variable_list forward(AutogradContext* context, const at::Tensor& x, const std::optional<at::Tensor>& before,
+                               const std::optional<at::Tensor>& weight, const std::optional<at::Tensor>& bias,
+                               const GroupNormOptions& options) {
+    const auto packed = [](const std::optional<at::Tensor>& one) { return one ? one->contiguous() : at::Tensor(); };
+    const at::Tensor input = x.contiguous(layout_of(x)), first = packed(before), scale = packed(weight), shift = packed(bias);
+    const DeviceGroupNorm args = arguments(input, first, scale, shift, options);
+    const at::Tensor statistics = floats({args.statistics_floats()}, input);
     at::Tensor out = at::empty_like(input);
-    DeviceGroupNorm args = arguments(input, scale, shift, statistics, options);
-    args.out = out.mutable_data_ptr();
-    run(args, input);
-    context->save_for_backward({input, scale, shift, statistics});
+    run(args, input, statistics, out);
+    context->save_for_backward({input, first, scale, shift, statistics});
     context->saved_data["groups"] = options.groups;
     context->saved_data["silu"] = options.silu;
     context->saved_data["slope"] = options.slope;
-    return out;
+    context->set_materialize_grads(false);
+    return {out, x};
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const at::Tensor &upstream = gradients[0], &beside = gradients[1];
+    if (!upstream.defined()) return {beside, {}, {}, {}, {}};
     const variable_list saved = context->get_saved_variables();
     const at::Tensor& x = saved[0];
     const GroupNormOptions options{.groups = context->saved_data["groups"].toInt(),
                                    .epsilon = 0.0,
                                    .silu = context->saved_data["silu"].toBool(),
                                    .slope = context->saved_data["slope"].toDouble()};
-    const at::Tensor gradient = gradients[0].contiguous(layout_of(x));
+    const at::Tensor gradient = upstream.contiguous(layout_of(x));
+    const at::Tensor more = beside.defined() ? beside.contiguous(layout_of(x)) : at::Tensor();
     at::Tensor out = at::empty_like(x);
-    const at::Tensor sums = at::empty({2, x.size(0), x.size(1)}, x.options().dtype(at::kFloat));
     DeviceGroupNorm args = arguments(x, saved[1], saved[2], saved[3], options);
+    const at::Tensor sums = floats({args.sums_floats() / (args.samples * args.channels), args.samples, args.channels}, x);
     args.gradient = gradient.const_data_ptr();
-    args.out = out.mutable_data_ptr();
+    args.more = more.defined() ? more.const_data_ptr() : nullptr;
     args.sums = sums.mutable_data_ptr<float>();
-    run(args, x);
-    if (!saved[1].defined()) return {out, {}, {}, {}};
+    run(args, x, saved[4], out);
+    if (!saved[1].defined() && !saved[2].defined()) return {out, {}, {}, {}, {}};
     const at::Tensor totals = sums.sum(1);
-    return {out, totals[0], totals[1], {}};
+    const auto of = [&](const at::Tensor& one, std::int64_t row) { return one.defined() ? totals[row] : at::Tensor(); };
+    return {out, of(saved[1], 2), of(saved[2], 0), of(saved[3], 1), {}};
   }
 };
 
@@ -103,9 +115,11 @@ bool has_device_group_norm(const at::Tensor& x, const at::Tensor& weight, const 
   return layout_of(x) == at::MemoryFormat::Contiguous || x.size(1) <= kMostChannels;
 }
 
-at::Tensor device_group_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
-                             const GroupNormOptions& options) {
-  return DeviceGroupNormFunction::apply(x, optional(weight), optional(bias), options);
+DeviceNormed device_group_norm(const at::Tensor& x, const at::Tensor& before, const at::Tensor& weight, const at::Tensor& bias,
+                               const GroupNormOptions& options) {
+  const OperationSpan span("millrace::group_norm", x);
+  const variable_list both = DeviceGroupNormFunction::apply(x, optional(before), optional(weight), optional(bias), options);
+  return {both[0], both[1]};
 }
 
 }  // namespace millrace::kernels

@@ -9,9 +9,15 @@ namespace millrace::kernels {
 
 // True if device_group_norm() has a kernel for these tensors.
 [[nodiscard]] bool has_device_group_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
-// group_norm() on such a device. Forward: one pass over x for the statistics and one for the result. Backward: two passes over x
-// and the gradient.
-[[nodiscard]] at::Tensor device_group_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
-                                           const GroupNormOptions& options);
+
+struct DeviceNormed {
+  at::Tensor y;
+  at::Tensor x;  // x itself, for what reads it beside the norm: the norm's last pass adds this gradient to that of x
+};
+// group_norm() of x + before on such a device. `before` (C), fp32, is a bias that x lacks, or undefined; no pass adds it, and its
+// gradient comes from the sums that the norm has anyway. Forward: one pass over x for the statistics and one for the result.
+// Backward: two passes over x and the gradient.
+[[nodiscard]] DeviceNormed device_group_norm(const at::Tensor& x, const at::Tensor& before, const at::Tensor& weight,
+                                             const at::Tensor& bias, const GroupNormOptions& options);
 
 }  // namespace millrace::kernels

@@ -10,15 +10,17 @@
 
 namespace millrace::kernels {
 
-// x is (samples, channels, positions), or (samples, positions, channels) with channels_last.
+// x is (samples, channels, positions), or (samples, positions, channels) with channels_last. The norm is that of x + before.
 struct DeviceGroupNorm {
   const void* x;
   const void* gradient;        // gradient of the result; null in the forward pass
+  const void* more;            // backward: added to the gradient of x; may be null
   void* out;                   // forward: the result; backward: the gradient of x
+  const float* before;         // (channels); may be null
   const float *weight, *bias;  // (channels); may be null
-  float* statistics;           // (2, samples, groups): mean and rate; written in the forward pass, read in the backward pass
+  float* statistics;           // statistics_floats() floats; written in the forward pass, read in the backward pass
   float* scratch;              // scratch_floats() floats
-  float* sums;                 // backward: (2, samples, channels), each sample's part of the gradients of weight and bias
+  float* sums;                 // backward: sums_floats() floats, each sample's part of the gradients of weight, bias and `before`
   detail::Type type;
   std::int64_t samples, channels, groups, positions, splits;
   bool channels_last;
@@ -26,6 +28,18 @@ struct DeviceGroupNorm {
   float slope;  // slope of the leaky ReLU below zero
   float epsilon;
 
+  // `statistics` holds mean and rate of each sample and group and, for `before`, the distance of each channel's mean from its
+  // group's.
+  [[nodiscard]] C10_HOST_DEVICE std::int64_t statistics_floats() const {
+    return samples * (2 * groups + (before == nullptr ? 0 : channels));
+  }
+  [[nodiscard]] C10_HOST_DEVICE float* distances(std::int64_t sample) const {
+    return statistics + 2 * samples * groups + sample * channels;
+  }
+  [[nodiscard]] C10_HOST_DEVICE std::int64_t sums_floats() const { return (before == nullptr ? 2 : 3) * samples * channels; }
+  [[nodiscard]] C10_HOST_DEVICE float* sum(std::int64_t sample, int which) const {
+    return sums + (which * samples + sample) * channels;
+  }
   // `scratch` holds two sums for each sample, split and channel, and then four numbers for each sample and channel.
   [[nodiscard]] C10_HOST_DEVICE std::int64_t partial_floats() const { return 2 * samples * splits * channels; }
   [[nodiscard]] C10_HOST_DEVICE std::int64_t scratch_floats() const { return partial_floats() + 4 * samples * channels; }
@@ -83,6 +97,11 @@ template <class X>
   return static_cast<float>(x[a.channels_last ? channel : channel * a.positions]);
 }
 
+// The mean of a group as its channel sees it in x, which lacks `before`.
+[[nodiscard]] C10_HOST_DEVICE inline float mean_in_x(const DeviceGroupNorm& a, std::int64_t channel, float mean) {
+  return a.before == nullptr ? mean : mean - a.before[channel];
+}
+
 // A channel's values that a thread uses while it adds. n is the normed value, h the input of act.
 struct Known {
   float origin = 0;            // forward pass
@@ -98,7 +117,7 @@ template <class X>
     return known;
   }
   const std::int64_t group = sample * a.groups + channel / (a.channels / a.groups);
-  const float mean = a.statistics[group];
+  const float mean = mean_in_x(a, channel, a.statistics[group]);
   known.rate = a.statistics[a.samples * a.groups + group];
   known.centre = -mean * known.rate;
   known.scale = known.rate * (a.weight == nullptr ? 1.0F : a.weight[channel]);
@@ -124,7 +143,7 @@ C10_HOST_DEVICE inline void add(const DeviceGroupNorm& a, const Known& known, fl
 [[nodiscard]] C10_HOST_DEVICE inline ChannelNumbers numbers_forward(const DeviceGroupNorm& a, std::int64_t channel, float mean,
                                                                     float rate) {
   const float scale = rate * (a.weight == nullptr ? 1.0F : a.weight[channel]);
-  return {scale, (a.bias == nullptr ? 0.0F : a.bias[channel]) - mean * scale, 0.0F, 0.0F};
+  return {scale, (a.bias == nullptr ? 0.0F : a.bias[channel]) - mean_in_x(a, channel, mean) * scale, 0.0F, 0.0F};
 }
 
 // `gradient` and `product` are means over the group: of the gradient of n, and of that gradient times n.
@@ -132,8 +151,15 @@ C10_HOST_DEVICE inline void add(const DeviceGroupNorm& a, const Known& known, fl
                                                                      float rate, float gradient, float product) {
   ChannelNumbers n = numbers_forward(a, channel, mean, rate);
   n.factor = -rate * rate * product;
-  n.offset = -rate * gradient - n.factor * mean;
+  n.offset = -rate * gradient - n.factor * mean_in_x(a, channel, mean);
   return n;
+}
+
+// The sum over a channel's positions of the gradient of x, without `more`: the gradient of `before`. `sum` is that of u,
+// `gradient` the group's mean as in numbers_backward().
+[[nodiscard]] C10_HOST_DEVICE inline float gradient_of_before(const ChannelNumbers& n, float sum, float positions, float distance,
+                                                              float rate, float gradient) {
+  return n.scale * sum + positions * (n.factor * distance - rate * gradient);
 }
 
 // An element of the result; backward: of the gradient of x.

@@ -10,6 +10,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <array>
+#include <optional>
 #include <vector>
 
 #include "millrace/base/error.h"
@@ -108,7 +109,8 @@ at::Tensor upsampled_conv3d(const at::Tensor& x, const at::Tensor& weight, const
 at::Tensor upsampled_conv3d_plain(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
   const std::array<std::int64_t, 3> sizes{2 * x.size(2), 2 * x.size(3), 2 * x.size(4)};
   const at::Tensor wide = at::upsample_nearest3d(x, sizes);
-  return at::conv3d(wide, weight.to(x.scalar_type()), bias.to(x.scalar_type()), kNoDilation, kPadding);
+  const auto shift = bias.defined() ? std::optional(bias.to(x.scalar_type())) : std::nullopt;
+  return at::conv3d(wide, weight.to(x.scalar_type()), shift, kNoDilation, kPadding);
 }
 
 }  // namespace millrace::kernels

@@ -82,18 +82,24 @@ struct GroupNormResults {
   at::Tensor y, dx, sums;
 };
 
-GroupNormResults group_norm_by_lanes(const at::Tensor& x, const at::Tensor& gradient, const at::Tensor& weight,
-                                     const at::Tensor& bias, const GroupNormOptions& options, std::int64_t splits,
-                                     launched::Order order) {
+// Each may be undefined.
+struct GroupNormOperands {
+  at::Tensor weight, bias, before, more;
+};
+
+GroupNormResults group_norm_by_lanes(const at::Tensor& x, const at::Tensor& gradient, const GroupNormOperands& with,
+                                     const GroupNormOptions& options, std::int64_t splits, launched::Order order) {
   GroupNormResults all{at::full_like(x, kUnwritten), at::full_like(x, kUnwritten),
-                       at::full({2, x.size(0), x.size(1)}, kUnwritten)};
-  const at::Tensor statistics = at::full({2, x.size(0), options.groups}, kUnwritten);
+                       at::full({with.before.defined() ? 3 : 2, x.size(0), x.size(1)}, kUnwritten)};
+  const auto floats = [](const at::Tensor& one) { return one.defined() ? one.const_data_ptr<float>() : nullptr; };
   DeviceGroupNorm args{.x = x.const_data_ptr(),
                        .gradient = nullptr,
+                       .more = nullptr,
                        .out = all.y.mutable_data_ptr(),
-                       .weight = weight.defined() ? weight.const_data_ptr<float>() : nullptr,
-                       .bias = bias.defined() ? bias.const_data_ptr<float>() : nullptr,
-                       .statistics = statistics.mutable_data_ptr<float>(),
+                       .before = floats(with.before),
+                       .weight = floats(with.weight),
+                       .bias = floats(with.bias),
+                       .statistics = nullptr,
                        .scratch = nullptr,
                        .sums = all.sums.mutable_data_ptr<float>(),
                        .type = type_of(x),
@@ -106,31 +112,39 @@ GroupNormResults group_norm_by_lanes(const at::Tensor& x, const at::Tensor& grad
                        .silu = options.silu,
                        .slope = static_cast<float>(options.slope),
                        .epsilon = static_cast<float>(options.epsilon)};
-  at::Tensor scratch = at::empty({args.scratch_floats()});
-  args.scratch = scratch.mutable_data_ptr<float>();
+  const at::Tensor scratch = at::empty({args.scratch_floats()}), statistics = at::full({args.statistics_floats()}, kUnwritten);
+  EXPECT_EQ(args.sums_floats(), all.sums.numel());
+  args.scratch = scratch.mutable_data_ptr<float>(), args.statistics = statistics.mutable_data_ptr<float>();
   launched::group_norm(args, order);
   args.gradient = gradient.const_data_ptr(), args.out = all.dx.mutable_data_ptr();
+  args.more = with.more.defined() ? with.more.const_data_ptr() : nullptr;
   launched::group_norm(args, order);
   return all;
 }
 
-void expect_group_norm(const at::Tensor& x, const GroupNormOptions& options, bool affine, std::int64_t splits) {
+// `branches`: x lacks a bias, and another operation reads x too, so that its gradient has two parts.
+void expect_group_norm(const at::Tensor& x, const GroupNormOptions& options, bool affine, bool branches, std::int64_t splits) {
   const std::int64_t channels = x.size(1);
-  const at::Tensor gradient = at::randn_like(x), weight = affine ? at::randn({channels}) : at::Tensor(),
-                   bias = affine ? at::randn({channels}) : at::Tensor();
-  const GroupNormResults ours = group_norm_by_lanes(x, gradient, weight, bias, options, splits, {});
+  const at::Tensor gradient = at::randn_like(x);
+  GroupNormOperands with;
+  if (affine) with.weight = at::randn({channels}), with.bias = at::randn({channels});
+  if (branches) with.before = at::randn({channels}) * 2, with.more = at::randn_like(x);
+  const GroupNormResults ours = group_norm_by_lanes(x, gradient, with, options, splits, {});
   const at::Tensor exact_x = x.to(at::kDouble).detach().requires_grad_();
   const auto exact_of = [](const at::Tensor& one) { return one.defined() ? one.to(at::kDouble).requires_grad_() : one; };
-  const at::Tensor exact_weight = exact_of(weight), exact_bias = exact_of(bias);
-  const at::Tensor exact = group_norm_plain(exact_x, exact_weight, exact_bias, options);
+  const at::Tensor exact_weight = exact_of(with.weight), exact_bias = exact_of(with.bias), exact_before = exact_of(with.before);
+  const at::Tensor whole = branches ? exact_x + exact_before.view({1, -1, 1, 1, 1}) : exact_x;
+  const at::Tensor exact = group_norm_plain(whole, exact_weight, exact_bias, options);
   exact.backward(gradient.to(at::kDouble));
   const std::string what =
       std::to_string(channels) + " channels, " + std::to_string(options.groups) + " groups, " + std::to_string(splits);
+  const auto sum = [&](std::int64_t which) { return ours.sums.to(at::kDouble).sum(1)[which].to(at::kFloat); };
   expect_volume(ours.y, exact, what);
-  expect_volume(ours.dx, exact_x.grad(), what + " backward");
-  if (affine) expect_volume(ours.sums.to(at::kDouble).sum(1)[0].to(at::kFloat), exact_weight.grad(), what + " weight");
-  if (affine) expect_volume(ours.sums.to(at::kDouble).sum(1)[1].to(at::kFloat), exact_bias.grad(), what + " bias");
-  const GroupNormResults again = group_norm_by_lanes(x, gradient, weight, bias, options, splits, launched::Order(2));
+  expect_volume(ours.dx, branches ? exact_x.grad() + with.more : exact_x.grad(), what + " backward");
+  if (affine) expect_volume(sum(0), exact_weight.grad(), what + " weight");
+  if (affine) expect_volume(sum(1), exact_bias.grad(), what + " bias");
+  if (branches) expect_volume(sum(2), exact_before.grad(), what + " bias before");
+  const GroupNormResults again = group_norm_by_lanes(x, gradient, with, options, splits, launched::Order(2));
   EXPECT_TRUE(equal_bits(again.y, ours.y) && equal_bits(again.dx, ours.dx) && equal_bits(again.sums, ours.sums)) << what;
 }
 
@@ -141,11 +155,14 @@ TEST(GroupNormLane, GivesTheValuesAndTheGradientsOfAtenInAnyOrderOfBlocksAndThre
       for (const std::int64_t channels : {1, 6, 16, 256}) {
         const std::int64_t groups = channels == 1 ? 1 : channels == 6 ? 3 : channels / 4;
         const at::Tensor x = volume({2, channels, 3, 4, 6}, type, layout);
-        if (!x.is_contiguous() || layout == at::MemoryFormat::Contiguous)
-          expect_group_norm(x, {.groups = groups, .silu = channels != 6, .slope = 0.1}, channels > 1, channels == 16 ? 3 : 1);
+        for (const bool branches : {false, true})
+          if (!x.is_contiguous() || layout == at::MemoryFormat::Contiguous)
+            expect_group_norm(x, {.groups = groups, .silu = channels != 6, .slope = 0.1}, channels > 1, branches,
+                              channels == 16 ? 3 : 1);
       }
       // As many groups as channels: an instance norm.
-      expect_group_norm(volume({3, 8, 5, 5, 7}, type, layout), {.groups = 8}, true, 40);
+      for (const bool branches : {false, true})
+        expect_group_norm(volume({3, 8, 5, 5, 7}, type, layout), {.groups = 8}, true, branches, 40);
     }
   }
 }
@@ -153,7 +170,7 @@ TEST(GroupNormLane, GivesTheValuesAndTheGradientsOfAtenInAnyOrderOfBlocksAndThre
 TEST(GroupNormLane, LosesLittleToALargeMean) {
   at::manual_seed(44);
   const at::Tensor x = at::randn({1, 4, 6, 6, 6}) + 1000, ones = at::ones({4}), zeros = at::zeros({4});
-  const GroupNormResults ours = group_norm_by_lanes(x, at::randn_like(x), ones, zeros, {.groups = 2}, 2, {});
+  const GroupNormResults ours = group_norm_by_lanes(x, at::randn_like(x), {ones, zeros, {}, {}}, {.groups = 2}, 2, {});
   const at::Tensor exact = group_norm_plain(x.to(at::kDouble), ones.to(at::kDouble), zeros.to(at::kDouble), {.groups = 2});
   EXPECT_LT((ours.y - exact).abs().max().item<double>(), 1e-3);  // x itself is exact only to 3e-5
 }

@@ -13,8 +13,9 @@ namespace millrace::nn {
 
 // The comments name the operations that run if a switch is off. Results are equal within tolerance; those of kLeanNorms to the
 // bit.
-inline constexpr Switch kFusedGroupNorm{"fused_group_norm"};  // ATen's group norm, then SiLU; its instance norm, then leaky ReLU
-inline constexpr Switch kLeanNorms{"lean_norms"};             // the norm's result is kept for the convolution's gradient
+// ATen's group norm, then SiLU; its instance norm, then leaky ReLU. A convolution adds its bias itself.
+inline constexpr Switch kFusedGroupNorm{"fused_group_norm"};
+inline constexpr Switch kLeanNorms{"lean_norms"};                // the norm's result is kept for the convolution's gradient
 inline constexpr Switch kPhasedUpsampling{"phased_upsampling"};  // at::upsample_nearest3d, then at::conv3d
 inline constexpr Switch kVoxelProducts{"voxel_products"};        // at::conv3d
 
@@ -41,5 +42,31 @@ at::Tensor upsampled_conv3d(const at::Tensor& x, const at::Tensor& weight, const
 // products.
 at::Tensor conv3d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, std::int64_t stride,
                   std::int64_t padding, const Fused& fused);
+
+// x + bias for a volume x (N, C, D, H, W) that lacks its bias (C), which is fp32, or undefined if x lacks nothing. On a GPU the
+// library adds a convolution's bias in a pass over the whole result, and sums its gradient in another one. A group norm that
+// follows takes in the bias without a pass.
+struct Biased {
+  at::Tensor x, bias;
+};
+// x + bias, in the type of x.
+[[nodiscard]] at::Tensor whole(const Biased& x);
+// True if the two convolutions below leave out the bias for an input like x: x is on a device whose group norm takes it in.
+[[nodiscard]] bool leaves_out_biases(const at::Tensor& x, const Fused& fused);
+// conv3d(), and upsampled_conv3d().
+Biased biased_conv3d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, std::int64_t stride,
+                     std::int64_t padding, const Fused& fused);
+Biased biased_upsampled_conv3d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, const Fused& fused);
+// x + bias with a plane of zeros behind each axis: (N, C, D + 1, H + 1, W + 1).
+at::Tensor zeros_behind(const Biased& x, const Fused& fused);
+
+struct Branched {
+  at::Tensor normed;
+  Biased x;  // what the norm got, for operations beside the norm
+};
+// group_norm() of x. If `x` of the result is used instead of the argument, a device's norm adds the gradients of both branches
+// without a pass.
+Branched branched_group_norm(const Biased& x, const at::Tensor& weight, const at::Tensor& bias, std::int64_t groups, double eps,
+                             bool silu, const Fused& fused);
 
 }  // namespace millrace::nn

@@ -133,6 +133,27 @@ TEST(Residual, ALeanNormChangesNoBit) {
   }
 }
 
+// Where no norm takes in a bias the convolution adds it, with the same bits.
+TEST(Residual, OnACpuAConvolutionAddsItsBiasItself) {
+  const at::Tensor x = at::randn({1, 4, 3, 4, 5}), kernel = at::randn({6, 4, 3, 3, 3}), bias = at::randn({6});
+  const at::Tensor weight = at::randn({6}), shift = at::randn({6});
+  for (const Fused& fused : kWays) {
+    EXPECT_FALSE(leaves_out_biases(x, fused));
+    const Biased y = biased_conv3d(x, kernel, bias, 1, 1, fused), up = biased_upsampled_conv3d(x, kernel, bias, fused);
+    EXPECT_FALSE(y.bias.defined() || up.bias.defined());
+    EXPECT_TRUE(whole(y).equal(conv3d(x, kernel, bias, 1, 1, fused)));
+    EXPECT_TRUE(whole(up).equal(upsampled_conv3d(x, kernel, bias, fused)));
+    const at::Tensor sum = y.x + bias.view({1, 6, 1, 1, 1});
+    EXPECT_TRUE(whole({y.x, bias}).equal(sum));
+    const Branched both = branched_group_norm({y.x, bias}, weight, shift, 3, 1e-6, true, fused);
+    EXPECT_TRUE(both.normed.equal(group_norm(sum, weight, shift, 3, 1e-6, true, fused)));
+    EXPECT_TRUE(both.x.x.is_same(y.x) && both.x.bias.is_same(bias));
+    const at::Tensor padded = zeros_behind({y.x, bias}, fused);
+    EXPECT_TRUE(padded.narrow(2, 0, 3).narrow(3, 0, 4).narrow(4, 0, 5).equal(sum));
+    EXPECT_EQ(padded.count_nonzero().item<std::int64_t>(), sum.numel());
+  }
+}
+
 TEST(Residual, CountsWhichWayWasTaken) {
   const telemetry::Counter norms("fused_group_norm"), upsamplings("phased_upsampling"), products("voxel_products");
   const at::Tensor x = at::randn({1, 4, 2, 2, 2}), kernel = at::randn({4, 4, 3, 3, 3}), bias = at::randn({4});

@@ -108,12 +108,17 @@ __global__ void __launch_bounds__(32) settle(DeviceGroupNorm a) {
     Moments all;
     for (std::int64_t c = group * width; c < (group + 1) * width; ++c) {
       const float sum = over_splits(a, sample, c, 0, lane), squares = over_splits(a, sample, c, 1, lane);
-      all.join(positions, origin_of<X>(a, sample, c) + sum / positions, squares - sum * (sum / positions));
+      const float mean = origin_of<X>(a, sample, c) + sum / positions + (a.before == nullptr ? 0.0F : a.before[c]);
+      all.join(positions, mean, squares - sum * (sum / positions));
+      if (a.before != nullptr && lane == 0) a.distances(sample)[c] = mean;
     }
     const float rate = all.rate(a.epsilon);
     if (lane == 0) a.statistics[index] = all.mean, a.statistics[a.samples * a.groups + index] = rate;
-    for (std::int64_t c = group * width + lane; c < (group + 1) * width; c += 32)
+    __syncwarp();
+    for (std::int64_t c = group * width + lane; c < (group + 1) * width; c += 32) {
       numbers[c] = kernels::detail::numbers_forward(a, c, all.mean, rate);
+      if (a.before != nullptr) a.distances(sample)[c] -= all.mean;
+    }
     return;
   }
   float total = 0, products = 0;
@@ -122,12 +127,17 @@ __global__ void __launch_bounds__(32) settle(DeviceGroupNorm a) {
     const float w = a.weight == nullptr ? 1.0F : a.weight[c];
     total += w * sum;
     products += w * product;
-    if (lane == 0) a.sums[sample * a.channels + c] = product, a.sums[(a.samples + sample) * a.channels + c] = sum;
+    if (lane == 0) a.sum(sample, 0)[c] = product, a.sum(sample, 1)[c] = sum;
   }
+  __syncwarp();
   const float mean = a.statistics[index], rate = a.statistics[a.samples * a.groups + index];
   const float elements = positions * static_cast<float>(width);
-  for (std::int64_t c = group * width + lane; c < (group + 1) * width; c += 32)
+  for (std::int64_t c = group * width + lane; c < (group + 1) * width; c += 32) {
     numbers[c] = kernels::detail::numbers_backward(a, c, mean, rate, total / elements, products / elements);
+    if (a.before != nullptr)
+      a.sum(sample, 2)[c] = kernels::detail::gradient_of_before(numbers[c], a.sum(sample, 1)[c], positions,
+                                                                a.distances(sample)[c], rate, total / elements);
+  }
 }
 
 template <class X, class E>
@@ -138,6 +148,8 @@ __global__ void __launch_bounds__(kThreads) apply(DeviceGroupNorm a) {
   const E* const x = reinterpret_cast<const E*>(static_cast<const X*>(a.x) + elements_of(a, sample));
   const E* const gradient =
       a.gradient == nullptr ? nullptr : reinterpret_cast<const E*>(static_cast<const X*>(a.gradient) + elements_of(a, sample));
+  const E* const more =
+      a.more == nullptr ? nullptr : reinterpret_cast<const E*>(static_cast<const X*>(a.more) + elements_of(a, sample));
   E* const out = reinterpret_cast<E*>(static_cast<X*>(a.out) + elements_of(a, sample));
   const GroupNormAct act{a.silu, a.slope};
   const auto places = static_cast<std::uint32_t>((a.channels_last ? a.channels : a.positions) / kElements);
@@ -145,13 +157,14 @@ __global__ void __launch_bounds__(kThreads) apply(DeviceGroupNorm a) {
        i += std::int64_t{gridDim.x} * kThreads) {
     const auto at = static_cast<std::uint32_t>(i);  // a sample has fewer than 2^32 pieces
     const std::uint32_t first = a.channels_last ? at % places * kElements : at / places;
-    const E here = x[i], upstream = gradient == nullptr ? here : gradient[i];
+    const E here = x[i], upstream = gradient == nullptr ? here : gradient[i], beside = more == nullptr ? here : more[i];
     E result;
 #pragma unroll
     for (int k = 0; k < kElements; ++k) {
       const ChannelNumbers n = numbers[a.channels_last ? first + static_cast<std::uint32_t>(k) : first];
       const auto value = static_cast<float>(reinterpret_cast<const X*>(&here)[k]);
-      const float y = result_of(n, act, value, static_cast<float>(reinterpret_cast<const X*>(&upstream)[k]), gradient != nullptr);
+      float y = result_of(n, act, value, static_cast<float>(reinterpret_cast<const X*>(&upstream)[k]), gradient != nullptr);
+      if (more != nullptr) y += static_cast<float>(reinterpret_cast<const X*>(&beside)[k]);
       reinterpret_cast<X*>(&result)[k] = static_cast<X>(y);
     }
     out[i] = result;
@@ -179,8 +192,8 @@ cudaError_t launch_group_norm(const DeviceGroupNorm& a, cudaStream_t stream) {
   return with_types(a.type, a.type, [&]<class X, class>() {
     const auto begins_piece = [](const void* data) { return reinterpret_cast<std::uintptr_t>(data) % sizeof(Piece<X>) == 0; };
     const std::int64_t neighbours = a.channels_last ? a.channels : a.positions;
-    const bool pieces =
-        neighbours % Piece<X>::kElements == 0 && begins_piece(a.x) && begins_piece(a.gradient) && begins_piece(a.out);
+    const bool pieces = neighbours % Piece<X>::kElements == 0 && begins_piece(a.x) && begins_piece(a.gradient) &&
+                        begins_piece(a.more) && begins_piece(a.out);
     return pieces ? launch_all<X, Piece<X>>(a, stream) : launch_all<X, X>(a, stream);
   });
 }

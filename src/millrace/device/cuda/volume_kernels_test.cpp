@@ -11,6 +11,7 @@
 #include "millrace/kernels/circular_pad.h"
 #include "millrace/kernels/decoder.h"
 #include "millrace/kernels/device_decoder.h"
+#include "millrace/kernels/device_group_norm.h"
 #include "millrace/kernels/device_lora.h"
 #include "millrace/kernels/gelu_linear.h"
 #include "millrace/kernels/group_norm.h"
@@ -45,6 +46,27 @@ TEST_F(CudaKernels, GroupNormsAreThoseOfTheCpu) {
       // The tolerance is large because a value near the edge of the leaky ReLU may fall on its other side.
       const double tolerance = x.scalar_type() == at::kFloat ? 1e-4 : 4 * tolerance_of(x.scalar_type());
       expect_the_cpu(norm, {x, at::randn({channels}), at::randn({channels})}, tolerance, what);
+    }
+  });
+}
+
+// The bias that x lacks, and a second branch that reads x; on the CPU both are operations of their own.
+TEST_F(CudaKernels, AGroupNormOfXWithoutItsBiasIsThatOfTheCpu) {
+  each_volume([](const at::Tensor& x, const std::string& what) {
+    const std::int64_t channels = x.size(1);
+    for (const std::int64_t groups : {std::int64_t{1}, channels}) {
+      const kernels::GroupNormOptions options{.groups = groups, .silu = groups == 1};
+      const Computes norm = [&](const Numbers& in) {
+        if (in[0].is_cpu()) {
+          const at::Tensor wide = in[0].to(at::kFloat);  // the sum is not rounded
+          const at::Tensor y = kernels::group_norm(wide + in[1].view({1, -1, 1, 1, 1}), in[2], in[3], options);
+          return Numbers{y.to(in[0].scalar_type()), in[0] * 2};
+        }
+        const kernels::DeviceNormed both = kernels::device_group_norm(in[0], in[1], in[2], in[3], options);
+        return Numbers{both.y, both.x * 2};
+      };
+      const double tolerance = x.scalar_type() == at::kFloat ? 1e-4 : 4 * tolerance_of(x.scalar_type());
+      expect_the_cpu(norm, {x, at::randn({channels}), at::randn({channels}), at::randn({channels})}, tolerance, what);
     }
   });
 }

@@ -238,10 +238,15 @@ void settle(const DeviceGroupNorm& a, std::int64_t index) {
     detail::Moments all;
     for (std::int64_t c = begin; c < end; ++c) {
       const float sum = over_splits(a, sample, c, 0), squares = over_splits(a, sample, c, 1);
-      all.join(positions, detail::origin_of<X>(a, sample, c) + sum / positions, squares - sum * (sum / positions));
+      const float of_channel = detail::origin_of<X>(a, sample, c) + sum / positions + (a.before == nullptr ? 0.0F : a.before[c]);
+      all.join(positions, of_channel, squares - sum * (sum / positions));
+      if (a.before != nullptr) a.distances(sample)[c] = of_channel;
     }
     mean = all.mean, rate = all.rate(a.epsilon);
-    for (std::int64_t c = begin; c < end; ++c) numbers[c] = detail::numbers_forward(a, c, mean, rate);
+    for (std::int64_t c = begin; c < end; ++c) {
+      numbers[c] = detail::numbers_forward(a, c, mean, rate);
+      if (a.before != nullptr) a.distances(sample)[c] -= mean;
+    }
     return;
   }
   float total = 0, products = 0;
@@ -250,12 +255,16 @@ void settle(const DeviceGroupNorm& a, std::int64_t index) {
     const float weight = a.weight == nullptr ? 1.0F : a.weight[c];
     total += weight * sum;
     products += weight * product;
-    a.sums[sample * a.channels + c] = product;
-    a.sums[(a.samples + sample) * a.channels + c] = sum;
+    a.sum(sample, 0)[c] = product;
+    a.sum(sample, 1)[c] = sum;
   }
   const float elements = positions * static_cast<float>(width);
-  for (std::int64_t c = begin; c < end; ++c)
+  for (std::int64_t c = begin; c < end; ++c) {
     numbers[c] = detail::numbers_backward(a, c, mean, rate, total / elements, products / elements);
+    if (a.before != nullptr)
+      a.sum(sample, 2)[c] =
+          detail::gradient_of_before(numbers[c], a.sum(sample, 1)[c], positions, a.distances(sample)[c], rate, total / elements);
+  }
 }
 
 template <class X>
@@ -263,16 +272,18 @@ void apply(const DeviceGroupNorm& a, std::int64_t sample, std::int64_t i) {
   const auto* const x = static_cast<const X*>(a.x) + detail::elements_of(a, sample);
   const auto* const gradient = a.gradient == nullptr ? x : static_cast<const X*>(a.gradient) + detail::elements_of(a, sample);
   const detail::ChannelNumbers& n = numbers_of(a, sample)[a.channels_last ? i % a.channels : i / a.positions];
-  static_cast<X*>(a.out)[detail::elements_of(a, sample) + i] = static_cast<X>(
-      detail::result_of(n, {a.silu, a.slope}, static_cast<float>(x[i]), static_cast<float>(gradient[i]), a.gradient != nullptr));
+  float y =
+      detail::result_of(n, {a.silu, a.slope}, static_cast<float>(x[i]), static_cast<float>(gradient[i]), a.gradient != nullptr);
+  if (a.more != nullptr) y += static_cast<float>(static_cast<const X*>(a.more)[detail::elements_of(a, sample) + i]);
+  static_cast<X*>(a.out)[detail::elements_of(a, sample) + i] = static_cast<X>(y);
 }
 
 inline void group_norm(const DeviceGroupNorm& a, Order order = {}) {
   require(a.samples > 0 && a.samples <= 65535 && a.splits > 0 && a.splits <= 65535, "a launch of that many blocks");
   with_types(a.type, a.type, [&]<class X, class>() {
     const std::int64_t neighbours = a.channels_last ? a.channels : a.positions;
-    const bool pieces =
-        neighbours % Piece<X>::kElements == 0 && begins_piece<X>(a.x) && begins_piece<X>(a.gradient) && begins_piece<X>(a.out);
+    const bool pieces = neighbours % Piece<X>::kElements == 0 && begins_piece<X>(a.x) && begins_piece<X>(a.gradient) &&
+                        begins_piece<X>(a.more) && begins_piece<X>(a.out);
     const std::int64_t together = pieces ? Piece<X>::kElements : 1, blocks = a.samples * (a.channels_last ? 1 : a.channels);
     std::fill_n(a.scratch, a.scratch_floats(), std::numeric_limits<float>::quiet_NaN());
     order.each(blocks * a.splits, [&](std::int64_t block) {
