@@ -26,9 +26,9 @@ struct RunRow {
   std::string recipe;  // "" if no file names the recipe
   std::int64_t step = 0;
   std::optional<double> loss;  // the training loss that was logged last
-  // "running", "done: <why>", "failed", "stopped" (it can resume), "died" (it was killed or crashed, and can resume), "new" (it has
-  // no snapshot yet), "unreadable: <why>". The state of a script is "running", "done", "failed", "stopped" (by a signal) or "died"
-  // (it did not say why).
+  // "running", "done: <why>", "failed", "stopped" (it can resume), "died" (it was killed or crashed, and can resume), "new" (it
+  // has no snapshot yet), "unreadable: <why>". The state of a script is "running", "done", "failed", "stopped" (by a signal) or
+  // "died" (it did not say why).
   std::string state;
   std::string when;                      // when the last line was written, in local time
   std::vector<Metric> metrics;           // in the recipe's order; quiet metrics are left out
