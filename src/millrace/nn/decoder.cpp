@@ -168,8 +168,7 @@ at::Tensor rotary_attention_at(const at::Tensor& q, const at::Tensor& kv, const 
   const at::Tensor queries = turned(heads_of(q, heads), cos, sin).transpose(1, 2);
   const at::Tensor keys = parts[0].transpose(1, 2);
   const at::Tensor seen = at::arange(kv.size(1), positions.options()).unsqueeze(0) <= positions.unsqueeze(1);
-  return at::scaled_dot_product_attention(queries, keys, parts[1].transpose(1, 2),
-                                          seen.unsqueeze(1).unsqueeze(1))
+  return at::scaled_dot_product_attention(queries, keys, parts[1].transpose(1, 2), seen.unsqueeze(1).unsqueeze(1))
       .transpose(1, 2)
       .flatten(2);
 }

@@ -109,9 +109,7 @@ TEST_F(CudaKernels, AdaptedProjectionsAreTheirFormula) {
             inputs.push_back(at::randn({4, 24}) * 0.2);
             inputs.push_back(at::randn({out, 4}));
           }
-          const Computes project = [&](const Numbers& in) {
-            return Numbers{adapted(in, weights, biases, {.p = p, .key = 7})};
-          };
+          const Computes project = [&](const Numbers& in) { return Numbers{adapted(in, weights, biases, {.p = p, .key = 7})}; };
           expect_the_cpu(project, inputs, 4 * tolerance_of(type), std::to_string(count) + " projections");
           const Computes of_data = [&](const Numbers& in) {
             Numbers all = {inputs[0].to(in[0].device())};
