@@ -55,8 +55,7 @@ void launch_kernel(const std::string& name, int device, const std::vector<Use>& 
   launch(device, name);
   if (lists_operations()) {
     std::vector<Operand> operands;
-    for (const Use& use : uses)
-      operands.push_back({use.begin, use.moved < 0 ? use.bytes : use.moved, !use.written, use.written});
+    for (const Use& use : uses) operands.push_back({use.begin, use.moved < 0 ? use.bytes : use.moved, !use.written, use.written});
     list_operation(name, operands);
   }
   if (computes_nothing()) return;

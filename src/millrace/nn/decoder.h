@@ -40,7 +40,7 @@ Rotary rotary_table(std::int64_t length, std::int64_t head_width, double base, a
 // queries, keys and values side by side; the result is (B, T, C). Do not use `qkv` afterwards: it may be rotated in place.
 at::Tensor rotary_attention(const at::Tensor& qkv, const Rotary& rotary, std::int64_t heads, const Fused& fused);
 // The same attention for a single query of each row, q (B, 1, C). kv (B, T, 2 C) holds keys and values, `positions` (B) int64 the
-// position of each query; keys after that position are masked. The result is (B, 1, C).
+// position of each query; keys after that position are masked. The result is (B, 1, C). Do not use q and kv afterwards.
 at::Tensor rotary_attention_at(const at::Tensor& q, const at::Tensor& kv, const at::Tensor& positions, const Rotary& rotary,
                                std::int64_t heads, const Fused& fused);
 
