@@ -7,13 +7,24 @@
 # higher floors, detail/*.h for this folder alone. Users get the headers listed in cmake/public_headers.txt, and one library
 # (cmake/install.cmake). A new file needs no edit here.
 # PCH implies TORCH and uses the precompiled headers of target millrace_pch_<name>. UNITY compiles n sources at a time: each source
-# after the first saves the 4 s that LibTorch's headers cost even when they are precompiled.
+# after the first saves the 4 s that LibTorch's headers cost even when they are precompiled, since g++ instantiates their templates
+# again.
 include_guard(GLOBAL)
 set(MILLRACE_FOLDERS "" CACHE INTERNAL "")
 
 function(mr_warnings target)
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor
     -Wno-missing-field-initializers -Werror>)
+endfunction()
+
+# Compiles the sources of `target` several at a time.
+function(mr_unity target at_a_time)
+  if(NOT CMAKE_DISABLE_PRECOMPILE_HEADERS)  # clang-tidy reads every file separately
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${at_a_time})
+    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")  # g++ takes a source included by another source for a header
+      target_compile_options(${target} PRIVATE -Wno-subobject-linkage)
+    endif()
+  endif()
 endfunction()
 
 # Headers of `target` below `base` that `./dev check headers` compiles, each alone. They are a separate target, since exported targets
@@ -43,7 +54,6 @@ function(mr_folder folder)
   list(TRANSFORM places APPEND ".h" OUTPUT_VARIABLE header_places)
   file(GLOB sources CONFIGURE_DEPENDS ${source_places})
   file(GLOB headers CONFIGURE_DEPENDS ${header_places})
-  list(FILTER headers EXCLUDE REGEX "/detail/")
   set(tests ${sources})
   list(FILTER tests INCLUDE REGEX "_test\\.cpp$")
   list(FILTER sources EXCLUDE REGEX "_test\\.cpp$")
@@ -59,18 +69,21 @@ function(mr_folder folder)
     mr_warnings(${target})
   endif()
   target_include_directories(${target} ${scope} "${base}")
-  # `./dev check headers` compiles each header alone, except x.h if there is an x.cpp: x.cpp includes it first (tools/tidy.py checks
-  # that), so it is compiled alone with x.cpp, here or, without LibTorch, by the clang-tidy stage.
+  # `./dev check headers` compiles each header alone (tools/headers_alone.py), except x.h if there is an x.cpp: x.cpp includes it first
+  # (tools/tidy.py checks that), so it is compiled alone with x.cpp, here or, without LibTorch, by the clang-tidy stage.
   set(proven)
   if(NOT arg_PCH AND NOT (arg_TORCH AND arg_UNITY))
     foreach(header IN LISTS headers)
       string(REGEX REPLACE "\\.h$" ".cpp" source "${header}")
       if(source IN_LIST sources)
         list(APPEND proven "${header}")
+        cmake_path(RELATIVE_PATH header BASE_DIRECTORY "${base}" OUTPUT_VARIABLE included)
+        set_property(GLOBAL APPEND PROPERTY MILLRACE_PROVEN_HEADERS "${included}")
       endif()
     endforeach()
   endif()
   list(REMOVE_ITEM headers ${proven})
+  list(FILTER headers EXCLUDE REGEX "/detail/")
   mr_compiled_alone(${target} "${base}" ${headers})
   target_compile_features(${target} ${scope} cxx_std_20)
   foreach(dep IN LISTS arg_DEPENDS)
@@ -87,11 +100,8 @@ function(mr_folder folder)
   if(arg_PCH AND sources)
     target_precompile_headers(${target} REUSE_FROM millrace_pch_${arg_PCH})
   endif()
-  if(arg_UNITY AND NOT CMAKE_DISABLE_PRECOMPILE_HEADERS)  # clang-tidy reads every file separately
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${arg_UNITY})
-    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND sources)  # g++ takes a source included by another source for a header
-      target_compile_options(${target} PRIVATE -Wno-subobject-linkage)
-    endif()
+  if(arg_UNITY AND sources)
+    mr_unity(${target} ${arg_UNITY})
   endif()
   if(EXISTS "${dir}/folder.cmake")
     include("${dir}/folder.cmake")  # per-file compile flags and the like

@@ -16,7 +16,8 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parents[1]
 BUILD = Path(os.environ.get("MILLRACE_BUILD") or PACKAGE.parent / "build/release").resolve()
 os.environ.setdefault("HEADRACE_LIBRARY", str(BUILD / "libheadrace.so"))
-sys.path.insert(0, str(PACKAGE))
+sys.path[:0] = [str(PACKAGE), str(Path(__file__).resolve().parent)]
+import forked
 
 # A loop with workers, a validation, saves; it prints each loss to the bit. Words: workers, start method, batches to stop at.
 TRAIN = """
@@ -60,23 +61,33 @@ def settings(folder, more=None):
 
 @unittest.skipUnless(importlib.util.find_spec("torch"), "torch is not installed")
 class Script(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = cls.enterClassContext(forked.Server())
+
     def setUp(self):
         self._folder = tempfile.TemporaryDirectory()
         self.addCleanup(self._folder.cleanup)
         self.folder = Path(self._folder.name)
 
-    def run_below(self, text, *words, stdin=b"", before=(sys.executable, "-m", "headrace", "doctor", "--run", "run", "--")):
-        """A finished process, with bytes. The evidence is in self.evidence, {} without a verdict."""
+    def run_plain(self, text, *words, stdin=b""):
+        """A finished process, with bytes."""
+        (self.folder / "train.py").write_text(textwrap.dedent(text))
+        return self.server.run(self.folder, "train.py", words, stdin, settings(self.folder))
+
+    def run_below(self, text, *words, stdin=b""):
+        """The same, of the script below the doctor. The evidence is in self.evidence, {} without a verdict."""
         (self.folder / "train.py").write_text(textwrap.dedent(text))
         shutil.rmtree(self.folder / "run", ignore_errors=True)
-        done = subprocess.run([*before, sys.executable, "train.py", *words], cwd=self.folder, input=stdin, capture_output=True, env=settings(self.folder))
+        done = subprocess.run([sys.executable, "-m", "headrace", "doctor", "--run", "run", "--", sys.executable, "train.py", *words], cwd=self.folder, input=stdin,
+                              capture_output=True, env=settings(self.folder))
         kept = self.folder / "run/evidence.json"
         self.evidence = json.loads(kept.read_text())["evidence"] if kept.exists() else {}
         return done
 
     def run_both(self, text, *words, stdin=b""):
         """(as it is, below the doctor)."""
-        return self.run_below(text, *words, stdin=stdin, before=()), self.run_below(text, *words, stdin=stdin)
+        return self.run_plain(text, *words, stdin=stdin), self.run_below(text, *words, stdin=stdin)
 
     def assert_same(self, plain, ours):
         self.assertEqual((ours.returncode, ours.stdout), (plain.returncode, plain.stdout), ours.stderr.decode()[-3000:])
@@ -250,7 +261,7 @@ if __name__ == '__main__':
         self.assertEqual(plain.returncode, 0, plain.stderr.decode())
 
     def test_a_mistake_of_the_watcher_is_one_line(self):
-        plain = self.run_below(TRAIN + CALL.format("epochs=1"), before=())
+        plain = self.run_plain(TRAIN + CALL.format("epochs=1"))
         for fault in ("accounts.Accounts.before_backward", "accounts.Accounts.after_batch", "looks.Looks._look", "borders.Borders.torch"):
             with self.subTest(fault):
                 planted = f"""
@@ -268,7 +279,7 @@ headrace._script.{fault} = broken
 
 class Inside(Script):
     def test_watch(self):
-        plain = self.run_below(TRAIN + CALL.format(""), before=())
+        plain = self.run_plain(TRAIN + CALL.format(""))
         done = subprocess.run([sys.executable, "-c", textwrap.dedent("""
             import sys, torch, headrace, torch.optim, train
             optimizers = sys.modules["torch.optim.optimizer"]

@@ -142,7 +142,7 @@ std::vector<const Stored*> match(Names& wanted, const std::vector<Stored>& all) 
   return others;
 }
 
-std::string shape_of(const at::Tensor& value) { return to_text(Shape(value.sizes().begin(), value.sizes().end())); }
+std::string shape_text(const at::Tensor& value) { return to_text(Shape(value.sizes().begin(), value.sizes().end())); }
 
 std::string type_of(const at::Tensor& value) {
   const auto dtype = dtype_of(value.scalar_type());
@@ -152,7 +152,7 @@ std::string type_of(const at::Tensor& value) {
 // Why a tensor can't be copied; "" if it can.
 std::string unlike(const Stored& stored, const at::Tensor& value) {
   const at::ScalarType type = scalar_type_of(stored.dtype);
-  if (!std::ranges::equal(stored.shape, value.sizes())) return to_text(stored.shape) + " in the file, " + shape_of(value);
+  if (!std::ranges::equal(stored.shape, value.sizes())) return to_text(stored.shape) + " in the file, " + shape_text(value);
   const bool is_alike = at::isFloatingType(type) == at::isFloatingType(value.scalar_type()) &&
                         at::isComplexType(type) == at::isComplexType(value.scalar_type());
   return is_alike ? "" : std::string(name_of(stored.dtype)) + " in the file, " + type_of(value);
@@ -183,7 +183,7 @@ Problems problems_of(const Names& wanted, const std::vector<const Stored*>& othe
     if (want.stored == nullptr) {
       const std::string near = nearest(name, names.data(), names.data() + names.size());
       problems.missing.push_back(name);
-      problems.lines.push_back(quoted(name) + " " + shape_of(want.value) + " is missing" +
+      problems.lines.push_back(quoted(name) + " " + shape_text(want.value) + " is missing" +
                                (near.empty() ? "" : "; the nearest name of the file is " + quoted(near)));
       problems.suggest(near, name);
     } else if (const std::string text = unlike(*want.stored, want.value); !text.empty()) {
@@ -293,7 +293,7 @@ std::vector<std::string> FrozenPart::load_file(torch::nn::Module& module) {
   Sha256 hash;
   for (const auto& [name, want] : names_of(module)) {
     const at::Tensor host = want.value.detach().to(at::kCPU).contiguous();
-    hash.update(name + " " + type_of(host) + shape_of(host) + "\n");
+    hash.update(name + " " + type_of(host) + shape_text(host) + "\n");
     hash.update(std::as_bytes(std::span(static_cast<const char*>(host.const_data_ptr()), host.nbytes())));
   }
   identity_ = hash.hex();
