@@ -13,7 +13,7 @@ namespace millrace::recipes::cosmology {
 // The axes and the unit of a file. A member is empty if its data set is missing or unreadable. `unread` has a line for each
 // unreadable data set.
 struct SkyWords {
-  std::vector<double> freq_mhz;  // from /index_map/freq, in any type and unit, else from /index_map/redshift
+  std::vector<double> freq_mhz;  // in MHz: read from /index_map/freq, else computed from /index_map/redshift
   std::string freq_from;         // where the frequencies come from, such as "/index_map/freq"; with the unit if that is not MHz
   std::vector<double> ra;        // in degrees, from /index_map/ra
   std::string unit;              // from /index_map/unit, or from an attribute `unit` or `units` of the cube or of the file

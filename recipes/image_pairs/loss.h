@@ -15,7 +15,8 @@ namespace millrace::recipes::image_pairs {
 inline constexpr std::int64_t kAnswerKinds = 3;
 [[nodiscard]] const std::array<std::string, kAnswerKinds>& answer_names();  // "First", "Second", "Similar"
 
-// The labels of rows, made of the labels (n) int64 of pairs. If `doubled`: l0, l0 with First and Second exchanged, l1, …
+// The label of each row, from `labels`, the labels of the pairs: (n), int64. If `doubled`, each pair has two rows: l0, l0 with
+// First and Second exchanged, l1, …
 [[nodiscard]] at::Tensor labels_of_rows(const at::Tensor& labels, bool doubled);
 // The logits (n, 3) with the columns of First and Second exchanged.
 [[nodiscard]] at::Tensor mirrored(const at::Tensor& logits);

@@ -23,7 +23,7 @@ inline constexpr nn::Switch kLastPosition{"last_position"};
 struct Making {
   at::Device device = at::kCPU;
   at::ScalarType base_type = at::kFloat;  // type of frozen weights; all other weights are fp32
-  bool frozen = false;                    // of tower and decoder
+  bool frozen = false;                    // true: the weights of the tower and of the decoder are not trained
 };
 
 // A table of embeddings, or the weight of a norm without bias.

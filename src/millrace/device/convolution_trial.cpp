@@ -289,7 +289,7 @@ class Trial {
   }
 
   int threads_;
-  double start_ms_;  // core time of all threads together, because the system counts a process as a whole
+  double start_ms_;  // no unit begins after this core time of all threads together; the system counts a whole process
   TrialGoesOn goes_on_;
   std::size_t all_ = 0;  // units at the beginning
   int late_ = 0;         // processes that did not reach their next unit

@@ -37,7 +37,7 @@ struct Candidate {
                         // suggest it
   std::string needs;    // a word that the user must allow, because the candidate changes the training: "precision"; "" = no
                         // change
-  bool back = false;    // true: it tries the old value of a key, because the new value was kept together with others
+  bool back = false;    // true: it tries a key's old value again. The new value was kept with others, and may not help alone
 };
 
 struct Trial {

@@ -75,8 +75,9 @@ std::pair<at::Tensor, at::Tensor> cross_entropy_sum(const at::Tensor& logits, co
                                                     std::int64_t ignore_index = -100);
 
 // x W^T + b for bf16 x and fp32 weights. The weight's bf16 copy is made once per step (when the tensor's version counter has
-// changed), and the weight's gradient is summed in fp32. x (..., in), weight (out, in), bias (out) or undefined. Each product
-// uses the implementation that operation_trial.h selects; in fp32, if all three are LibTorch's, this is at::linear.
+// changed), and the weight's gradient is summed in fp32. x (..., in), weight (out, in), bias (out) or undefined. Each of the
+// three products (forward, gradient of x, gradient of the weight) uses the implementation that operation_trial.h selects. If all
+// three are LibTorch's, in fp32, this is at::linear.
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
 // Several linear layers of one input as one product. Their results stand side by side in the last dimension. weights: (out_i,
 // in); biases: (out_i) for each weight, or an empty list.

@@ -22,7 +22,7 @@ namespace millrace::kernels::detail {
   return upstream * s * (1.0F + h * (1.0F - s));
 }
 
-// The gradient of x. `of_h` is the gradient of h; `product` is the mean over the channels of of_h * h.
+// The gradient of x. `of_h` is the gradient of h; `product` is the mean of of_h * h over the channels.
 [[nodiscard]] C10_HOST_DEVICE inline float rms_gradient(float of_h, float h, float rate, float product) {
   return rate * (of_h - h * product);
 }

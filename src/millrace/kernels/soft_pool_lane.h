@@ -103,7 +103,7 @@ struct PoolPlace {
 };
 [[nodiscard]] C10_HOST_DEVICE inline PoolPlace pool_place(std::int64_t i, std::int64_t pixel, std::int64_t height,
                                                           std::int64_t width) {
-  // Divides 32-bit numbers, which takes a fraction of the time of 64-bit ones. Launches with more threads are split.
+  // 32-bit divisions take a fraction of the time of 64-bit ones. A kernel gets fewer than 2^31 elements.
   auto rest = static_cast<std::uint32_t>(i);
   const auto next = [&rest](std::int64_t size) {
     const auto by = static_cast<std::uint32_t>(size), digit = rest % by;

@@ -33,7 +33,7 @@ at::Tensor strided_randn(at::IntArrayRef sizes, at::ScalarType type) {
 }
 
 void expect_agreement(const Function& kernel, const Function& reference, const Tensors& inputs, double tolerance, bool strided) {
-  // Ignores rounding errors where the exact value is zero; inputs have size one.
+  // Ignores rounding errors where the exact value is zero; the inputs are of magnitude 1.
   const double floor = tolerance > 1e-3 ? 0.1 : 1e-6;
   Tensors ours;
   Tensors theirs;

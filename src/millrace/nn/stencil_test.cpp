@@ -1,5 +1,5 @@
-// Compares the stencils, the RMS norm and the soft pooling: the plain paths with their formulas in fp64, and the kernels with the
-// plain paths. Covers values and gradients, both layouts and both types.
+// Tests the stencils, the RMS norm and the soft pooling: compares the plain paths with their formulas in fp64, and the kernels
+// with the plain paths. Covers values and gradients, both layouts and both types.
 #include "millrace/nn/stencil.h"
 
 #include <ATen/Parallel.h>

@@ -23,7 +23,8 @@ at::Tensor for_convolution(const at::Tensor& x) {
   return x.to(at::autocast::get_autocast_dtype(device));
 }
 
-// True if kernels::direct_conv3d, which must support these tensors, is faster. A trial times forward and backward of both.
+// True if kernels::direct_conv3d, which must support these tensors, is faster than LibTorch's convolution. A trial times the
+// forward and backward pass of both.
 bool convolution_takes_ours(const at::Tensor& x, const at::Tensor& more, const at::Tensor& weight) {
   const at::ScalarType type = x.scalar_type();
   if (!kernels::operation_trial_runs())

@@ -243,7 +243,7 @@ std::vector<std::string> notice_of(const Names& wanted, const Problems& problems
     notices.push_back(std::to_string(problems.missing.size()) + " weights are not in the file and keep their values");
   if (!problems.unexpected.empty())
     notices.push_back(std::to_string(problems.unexpected.size()) +
-                      " tensors of the file that the module does not have are ignored");
+                      " tensors in the file are ignored, because the module does not have them");
   return notices;
 }
 

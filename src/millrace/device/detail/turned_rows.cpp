@@ -7,7 +7,7 @@ namespace millrace::device::detail {
 namespace {
 
 constexpr std::int64_t kBlock = 16;         // channels in a buffer
-constexpr std::int64_t kElementBytes = 64;  // bytes of a block's channels at one position: original and transposed bf16
+constexpr std::int64_t kElementBytes = 64;  // bytes at one position: a block's channels in bf16, as they are and transposed
 constexpr std::int64_t kTile = 32;          // columns of a tile
 // The level 2 cache sizes for a CPU that does not report one: the size that oneDNN then assumes, and the actual size of each
 // CPU with AMX.

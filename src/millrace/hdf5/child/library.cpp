@@ -113,7 +113,7 @@ Element complex_of(hid_t type) {
     const bool equal = H5Tequal(first.get(), second.get()) > 0;
     if (H5Tget_class(first.get()) == H5T_FLOAT && equal)
       return element(float_of(first.get()) == DType::f64 ? DType::c128 : DType::c64, *names);
-    // Integers are counts from a correlator. In these types no number loses precision.
+    // Integers are counts from a correlator. c64 holds integers of up to 2 bytes exactly, c128 those of up to 4.
     if (H5Tget_class(first.get()) == H5T_INTEGER && equal && H5Tget_size(first.get()) <= 4)
       return element(H5Tget_size(first.get()) <= 2 ? DType::c64 : DType::c128, *names);
   }

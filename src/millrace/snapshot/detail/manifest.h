@@ -50,7 +50,7 @@ struct ParsedManifest {
 // True if the folder is exactly what Millrace made: a manifest of that step, the files that it lists with their sizes, and no
 // other entry. Contents of files are not checked. Never throws.
 [[nodiscard]] bool is_our_snapshot(Fs& fs, const std::filesystem::path& folder, std::int64_t step) noexcept;
-// The files that is_our_snapshot() expects, the manifest last, even if the folder has other entries; empty if the folder is not
+// The files that the manifest lists, then the manifest. Other entries of the folder are ignored. Empty if the folder is not
 // Millrace's. Never throws.
 [[nodiscard]] std::vector<std::string> files_of_snapshot(Fs& fs, const std::filesystem::path& folder, std::int64_t step) noexcept;
 // True if an interrupted save can have left this folder: all its files have names that snapshots use. Never throws.

@@ -34,9 +34,8 @@ void seed_draws(at::Device device, std::uint64_t seed, Draws by, const Batch& ba
 
 Choice dropout_choice(at::Device device) {
   const bool own = kernels::device_table(device.type()) != nullptr;
-  std::string reason =
-      own ? "in one kernel, drops the same elements as the CPU"
-          : "in LibTorch's operations, drops the same elements as the CPU: this build has no kernels for the device";
+  std::string reason = own ? "one kernel drops the same elements as the CPU"
+                           : "LibTorch's operations drop the same elements as the CPU: this build has no kernels for the device";
   reason += kernels::counts_attention() ? "; so does attention, computed from all its scores"
                                         : "; LibTorch's fused attention draws other numbers, seeded by epoch and position";
   return {"device.dropout", own ? "kernel" : "operations", "auto", std::move(reason)};
