@@ -43,6 +43,6 @@ struct Comparison {
 [[nodiscard]] Comparison compare(const std::vector<WorkClock::Time>& first,
                                  const std::vector<WorkClock::Time>& second);  // neither list may be empty
 // Text that is appended to a reason if its times come from a disturbed comparison.
-inline constexpr const char* kDisturbed = "; other programs had the cores, so the times are those of Millrace's busiest thread";
+inline constexpr const char* kDisturbed = "; other programs used the cores, so the times are those of Millrace's busiest thread";
 
 }  // namespace millrace
