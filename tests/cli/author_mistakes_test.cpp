@@ -140,7 +140,7 @@ std::vector<Planted> evaluation() {
        When::warned,
        0},
       {"validation_is_the_training",
-       {"the validation has the 32 samples of the training", "does data() use the split?"},
+       {"the validation has the 32 samples of the training", "does data() look at the split?"},
        When::warned,
        0},
       {"state_is_never_loaded",

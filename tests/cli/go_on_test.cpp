@@ -43,7 +43,7 @@ TEST_F(GoOn, WithoutTheOldCommandLine) {
   EXPECT_THAT(again.out, HasSubstr("preset smoke"));
   EXPECT_THAT(again.out, HasSubstr("device.threads is 2, but it was 1 so far: "));
   EXPECT_EQ(json(here() / "r/summary.json")["steps"], 3);
-  EXPECT_THAT(read_text(here() / "r/log.jsonl"), HasSubstr("so far it was 1")) << "recorded";
+  EXPECT_THAT(read_text(here() / "r/log.jsonl"), HasSubstr("it was 1 so far")) << "recorded";
   const Json config = json(here() / "r/config.json");
   EXPECT_EQ(config["values"]["optim"]["learning_rate"], .002);
   EXPECT_EQ(config["origins"]["optim.learning_rate"], "run r");

@@ -33,7 +33,7 @@ TEST_F(Verify, SetsARunUpAndSaysWhatItFound) {
               testing::ElementsAre("environment", "hardware", "number format", "model", "data loading", "training components",
                                    "training step 1", "training step 2", "memory", "use of the device"));
   EXPECT_THAT(report["checks"][3]["found"].get<std::string>(), HasSubstr("all on cpu"));
-  EXPECT_THAT(report["checks"][7]["found"].get<std::string>(), HasSubstr("moved 35 of 35 trained tensors"));
+  EXPECT_THAT(report["checks"][7]["found"].get<std::string>(), HasSubstr("changed 35 of 35 trained tensors"));
   EXPECT_FALSE(std::filesystem::exists(root_.path() / "runs"));
 }
 

@@ -192,7 +192,7 @@ TEST(Death, OfARankThatHangsIsInTheLogOfTheRun) {
   const Result died = run(dying(words), options);
   ASSERT_NE(died.exit_code, 0) << died.out << died.err;
   expect_cause(state_in(run(asking(folder))), "hung",
-               "the launcher ended all ranks, since rank 1 has not moved for [0-9]+ s, step [0-9]+");
+               "the launcher ended all ranks, because rank 1 has not moved for [0-9]+ s, step [0-9]+");
 }
 
 // What changed in the code is not in the files of a run; that it changed is.

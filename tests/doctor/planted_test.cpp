@@ -161,8 +161,11 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(PlantedWork, Fp32WhereHalfPrecisionIsFaster) {
   if (!precision::hardware_has_fast_bf16(at::kCPU, nullptr)) GTEST_SKIP() << "this CPU has no fast bf16";
   const Fault fault{"precision_unused", heavy({{"patient.width", 1024}, {"patient.rows", 1024}, {"data.batch_size", 512}})};
-  const RunOutcome sick = run(fault, 40);
-  tell(finding_of(sick, fault.id), sick, run(fault, 40, {{"precision.dtype", "bf16"}}));
+  const RunOutcome sick = run(fault, 40), mended = run(fault, 40, {{"precision.dtype", "bf16"}});
+  // A CPU may have the instruction and gain nothing: without AMX, Intel's cores start half as many bf16 products as fp32 ones.
+  const double gain = 1 - row_seconds(mended) / row_seconds(sick);
+  if (gain < 0.3) GTEST_SKIP() << "bf16 takes " << 1 - gain << " of the time of fp32 here: nothing that must be found";
+  tell(finding_of(sick, fault.id), sick, mended);
 }
 
 TEST(PlantedWork, MoreThreadsThanCores) {

@@ -175,7 +175,7 @@ TEST_F(OriginalFiles, CodeAndWhatIsNotHereAreRefusedWithTheLine) {
   EXPECT_EQ(other.what, "autoencoder_def._target_ is networks.VQVAE, which Millrace does not have");
   EXPECT_THAT(other.where, EndsWith("original0.json:3"));
   EXPECT_TRUE(problems_of_network(R"("_target_": "AutoencoderKL")").empty());
-  EXPECT_THAT(only(problems_of_network(R"("_target_": "networks.NotAutoencoderKL")")).what, HasSubstr("is not here"));
+  EXPECT_THAT(only(problems_of_network(R"("_target_": "networks.NotAutoencoderKL")")).what, HasSubstr("does not have"));
   EXPECT_THAT(only(problems_of_network(R"("spatial_dims": 2)")).what, HasSubstr("spatial_dims is 2, which is another network"));
   EXPECT_THAT(only(problems_of_network(R"("in_channels": 1, "out_channels": 2)")).what, HasSubstr("in_channels is 1"));
   EXPECT_THAT(only(problems_of_network(R"("num_res_blocks": [1, 2])")).what, HasSubstr("differs between the levels"));

@@ -248,7 +248,7 @@ TEST_F(BaseWeights, OfFilesThatAreNotThereAreRefused) {
   EXPECT_THAT(refused(tiny_base(), {folder_.string(), (folder_ / "again.safetensors").string()}),
               AllOf(HasSubstr("is in this file and in"), HasSubstr(first)));
   stdfs::remove(folder_ / first);
-  EXPECT_THAT(refused(tiny_base()), AllOf(HasSubstr("names the file \"" + first), HasSubstr("not there")));
+  EXPECT_THAT(refused(tiny_base()), AllOf(HasSubstr("names the file \"" + first), HasSubstr("does not exist")));
   write(first, {{"a", at::ones({1})}});
   EXPECT_THAT(refused(tiny_base()), HasSubstr("the file does not"));
   for (const char* text : {"", "[]", "{\"weight_map\": {}}", "{\"weight_map\": {\"a\": 1}}", "{\"weight_map\""}) {

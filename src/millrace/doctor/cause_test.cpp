@@ -109,10 +109,10 @@ TEST(Cause, AnErrorOfMemoryOrOfADiskIsOne) {
 TEST(Cause, TheLaunchersLineSaysWhichRankItWas) {
   const auto rank = [](const char* text) { return Json{{"kind", "rank"}, {"text", text}}; };
   expect_cause(with(rank("rank 1 has not moved for 300 s, step 1,201, forward")), mark(), "hung",
-               "the launcher ended all ranks, since rank 1 has not moved for 300 s, step 1,201, forward");
-  expect_cause(with(rank("rank 1 is frozen (SIGSTOP) for 300 s")), mark(), "hung", "since rank 1 is frozen");
+               "the launcher ended all ranks, because rank 1 has not moved for 300 s, step 1,201, forward");
+  expect_cause(with(rank("rank 1 is frozen (SIGSTOP) for 300 s")), mark(), "hung", "because rank 1 is frozen");
   expect_cause(with(rank("rank 1 was killed by SIGKILL, step 7")), mark(), "killed",
-               "since rank 1 was killed by SIGKILL, step 7");
+               "because rank 1 was killed by SIGKILL, step 7");
   SystemMark now = mark();
   now.machine_kills = 6;
   expect_cause(

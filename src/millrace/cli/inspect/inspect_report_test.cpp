@@ -224,7 +224,7 @@ TEST_F(InspectTest, AnIntactFileOfAnotherKindIsNotDamaged) {
   const std::string header = R"({"a":{"dtype":"F8_E4M3","shape":[2],"data_offsets":[0,2]}})";
   expect_unread("eight.safetensors", static_cast<char>(header.size()) + std::string(7, '\0') + header + "ab", "F8_E4M3");
   expect_unread("plain.pt", "\x80\x04\x95.", "plain Python pickle");
-  expect_unread("old.pt", "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.", "before torch 1.6");
+  expect_unread("old.pt", "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.", "of torch before 1.6");
   write(root_ / "odd.npy", npy("'<Q4'", 8));
   EXPECT_EQ(inspect_path(root_ / "odd.npy").problems.size(), 1U) << "no dtype of NumPy's";
   // A zip archive of another program is intact as long as its checksums are right.

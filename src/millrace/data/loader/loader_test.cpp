@@ -410,7 +410,7 @@ TEST(Loader, more_readers_are_taken_when_they_sleep_and_the_stream_is_the_same) 
   ASSERT_FALSE(notes.empty());
   EXPECT_GT(loader.readers(), before);
   EXPECT_THAT(notes[0], testing::MatchesRegex("loader: [0-9]+ readers, [0-9]+ batches ahead: the step waited [0-9]+ % of the "
-                                              "time; readers sleep [0-9]+ % of theirs"));
+                                              "time; readers sleep [0-9]+ % of their time"));
 }
 
 TEST(Loader, announces_every_sample_some_batches_before_it_is_read) {

@@ -116,7 +116,7 @@ TEST(PipelineJson, mistakes_name_their_place) {
               testing::AllOf(HasSubstr("there is no kind \"turn\""), HasSubstr("steps[0]")));
   EXPECT_THAT(what(above(R"("kind": "augment", "names": ["z"], "steps": [{"kind": "random_roll", "axes": [-1]}])", kRows)),
               HasSubstr("\"z\""));
-  EXPECT_THAT(what(above(R"("kind": "map", "name": "f", "function": 0)", kRows)), HasSubstr("function 0 does not exist"));
+  EXPECT_THAT(what(above(R"("kind": "map", "name": "f", "function": 0)", kRows)), HasSubstr("function 0 is not there"));
   EXPECT_THAT(what(R"({"kind": "groups"})"), HasSubstr("no data sets"));
   EXPECT_THAT(what(R"({"kind": "images", "files": ["a.png"], "labelled": "b"})"), HasSubstr("both files and labelled"));
 }

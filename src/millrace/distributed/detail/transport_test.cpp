@@ -43,7 +43,7 @@ TEST(Transport, IsGlooElsewhereAndSaysWhy) {
   const RankDevice older{"b", "0000:3b:00.0", "NCCL 2.27.3", ""};
   EXPECT_EQ(text({kFirst, older}), "gloo: through host memory, because rank 1 on b has NCCL 2.27.3, rank 0 has NCCL 2.28.9");
   EXPECT_EQ(text({kFirst, kSecond, kFirst}),
-            "gloo: through host memory, since ranks 0 and 2 share GPU 0000:3b:00.0 of a, but NCCL needs a GPU for each rank");
+            "gloo: through host memory, because ranks 0 and 2 share GPU 0000:3b:00.0 of a, but NCCL needs a GPU for each rank");
 }
 
 TEST(Transport, ThatWasAskedForAndCantBeIsRefused) {

@@ -46,7 +46,7 @@ TEST(Tuner, readers_that_compute_may_not) {
   auto change = tuner.look({1, 2}, measured(0.5, 1, 1));
   ASSERT_TRUE(change);
   EXPECT_EQ(change->stages.readers, 2);
-  EXPECT_EQ(change->reason, "2 readers, 2 batches ahead: the step waited 50 % of the time; readers sleep 0 % of theirs");
+  EXPECT_EQ(change->reason, "2 readers, 2 batches ahead: the step waited 50 % of the time; readers sleep 0 % of their time");
   EXPECT_FALSE(tuner.look({2, 2}, measured(0.4, 2, 2)));
 }
 
