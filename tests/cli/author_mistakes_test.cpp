@@ -237,7 +237,8 @@ TEST(AuthorMistakes, NaNThatPrepareMakesNamesTheFieldAndTheSample) {
       AllOf(HasSubstr(
                 "were skipped because prepare() makes values that are not finite from their input: sample 5, field wave after "
                 "prepare(): 16 of 16 values are not finite, the first, nan, at [0,0]"),
-            HasSubstr("not_finite: "), HasSubstr("the input is finite, but prepare() makes values from it that are not: sample 5"),
+            HasSubstr("not_finite: "),
+            HasSubstr("the input is finite, but prepare() makes values from it that are not: sample 5"),
             HasSubstr("in Recipe::prepare(), look for zeros"), Not(HasSubstr("clip_norm"))));
   const Answer all = answer_to("prepare_divides_by_itself", {"--train.epochs=4"});
   EXPECT_EQ(all.exit_code, 1) << all.text;
