@@ -293,8 +293,7 @@ void initialise_as_torch(torch::nn::Module& module, at::Generator& generator) {
   double bound = 0;  // 0 for a norm's weight
   for (auto& item : module.named_parameters()) {
     at::Tensor& value = item.value();
-    if (item.key().ends_with("weight"))
-      bound = value.dim() > 1 ? 1.0 / std::sqrt(static_cast<double>(value.numel() / value.size(0))) : 0;
+    if (item.key().ends_with("weight")) bound = value.dim() > 1 ? 1.0 / std::sqrt(static_cast<double>(value[0].numel())) : 0;
     if (bound > 0) value.uniform_(-bound, bound, generator);  // a bias has the bound of the weight before it
   }
 }

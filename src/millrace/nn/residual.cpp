@@ -46,7 +46,7 @@ struct ZerosBehindFunction : torch::autograd::Function<ZerosBehindFunction> {
     context->saved_data["bias"] = bias.has_value();
     std::vector<std::int64_t> sizes = x.sizes().vec();
     for (const std::int64_t axis : kVolumeAxes) ++sizes[static_cast<std::size_t>(axis)];
-    const at::Tensor out = at::empty(sizes, x.options(), kernels::layout_of(x));
+    at::Tensor out = at::empty(sizes, x.options(), kernels::layout_of(x));
     for (const std::int64_t axis : kVolumeAxes) out.narrow(axis, x.size(axis), 1).zero_();
     at::Tensor inner = inside(out);
     if (bias) {
