@@ -18,6 +18,7 @@ from typing import Any, Iterator, Mapping
 
 from headrace.errors import Error, FileError, KindError, MissingError, MomentError, UsageError
 
+_END_OF_LOG = 1 << 16  # bytes
 _DEEPEST = 3  # runs/<recipe>/<name> and one folder more
 _NUMBERS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 _ASKED_TO_STOP = tuple(128 + number for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1))  # exit codes
@@ -116,8 +117,24 @@ class Run:
             return f"done: {reason}"
         if not newest and _json_file(self.folder / "run.json").get("kind") != "script":  # a script has no snapshots of ours
             return "new"
-        last = next((line["kind"] for line in reversed(list(self.lines())) if line.get("kind") in ("start", "step", "end")), "end")
-        return "stopped" if last == "end" else "died"
+        return "stopped" if self._has_end() else "died"
+
+    def _has_end(self) -> bool:
+        """False: the process that wrote last has not written why it ended. Looks at the end of the log alone, however long that is."""
+        try:
+            with open(self.folder / "log.jsonl", "rb") as log:
+                log.seek(max(0, os.fstat(log.fileno()).st_size - _END_OF_LOG))
+                lines = log.read().splitlines()
+        except OSError:
+            return True
+        for line in reversed(lines):
+            try:
+                kind = json.loads(line).get("kind")
+            except (ValueError, AttributeError):
+                continue
+            if kind in ("start", "step", "end"):
+                return kind == "end"
+        return True
 
     @property
     def is_running(self) -> bool:
