@@ -1,14 +1,12 @@
 # Each folder of src/millrace is a static library; x.h, x.cpp and x_test.cpp are next to each other. The folder recipes/, next to
 # src/, is one library too: it has a folder for each recipe, and these have folders.
 #
-#   mr_folder(data DEPENDS base core LINK ZLIB::ZLIB PRIVATE_LINK yaml-cpp [TORCH | PCH name] [UNITY n] [TEST_LINK ...])
+#   mr_folder(data DEPENDS base core LINK ZLIB::ZLIB PRIVATE_LINK yaml-cpp [TORCH | PCH name] [TEST_LINK ...])
 #
 # Library millrace_<folder> is made of *.cpp and detail/*.cpp, the test program millrace_<folder>_test of *_test.cpp; *.h are for
 # higher floors, detail/*.h for this folder alone. Users get the headers listed in cmake/public_headers.txt, and one library
 # (cmake/install.cmake). A new file needs no edit here.
-# PCH implies TORCH and uses the precompiled headers of target millrace_pch_<name>. UNITY compiles n sources at a time: each source
-# after the first saves the 4 s that LibTorch's headers cost even when they are precompiled, since g++ instantiates their templates
-# again.
+# PCH implies TORCH and uses the precompiled headers of target millrace_pch_<name>.
 include_guard(GLOBAL)
 set(MILLRACE_FOLDERS "" CACHE INTERNAL "")
 
@@ -17,9 +15,13 @@ function(mr_warnings target)
     -Wno-missing-field-initializers -Werror>)
 endfunction()
 
-# Compiles the sources of `target` several at a time.
-function(mr_unity target at_a_time)
+# Compiles the sources of `target` up to twelve at a time: each source after the first saves what its headers cost, 4 s for those of
+# LibTorch even when they are precompiled, since g++ instantiates their templates again, and as much for those of the folders below.
+function(mr_unity target)
   if(NOT CMAKE_DISABLE_PRECOMPILE_HEADERS)  # clang-tidy reads every file separately
+    list(LENGTH ARGN count)
+    math(EXPR units "(${count} + 11) / 12")
+    math(EXPR at_a_time "(${count} + ${units} - 1) / ${units}")  # units of one size: two cores have equal parts
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${at_a_time})
     if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")  # g++ takes a source included by another source for a header
       target_compile_options(${target} PRIVATE -Wno-subobject-linkage)
@@ -36,7 +38,7 @@ function(mr_compiled_alone target base)
 endfunction()
 
 function(mr_folder folder)
-  cmake_parse_arguments(arg "TORCH" "PCH;UNITY" "DEPENDS;LINK;PRIVATE_LINK;TEST_LINK" ${ARGN})
+  cmake_parse_arguments(arg "TORCH" "PCH" "DEPENDS;LINK;PRIVATE_LINK;TEST_LINK" ${ARGN})
   set(base "${CMAKE_SOURCE_DIR}/src")
   set(dir "${base}/millrace/${folder}")
   set(subs detail)
@@ -69,10 +71,10 @@ function(mr_folder folder)
     mr_warnings(${target})
   endif()
   target_include_directories(${target} ${scope} "${base}")
-  # `./dev check headers` compiles each header alone (tools/headers_alone.py), except x.h if there is an x.cpp: x.cpp includes it first
-  # (tools/tidy.py checks that), so it is compiled alone with x.cpp, here or, without LibTorch, by the clang-tidy stage.
+  # `./dev check headers` compiles each header alone (tools/headers_alone.py), except x.h if there is an x.cpp that clang-tidy reads:
+  # x.cpp includes it first (tools/tidy.py checks that).
   set(proven)
-  if(NOT arg_PCH AND NOT (arg_TORCH AND arg_UNITY))
+  if(folder IN_LIST MILLRACE_LINTED)
     foreach(header IN LISTS headers)
       string(REGEX REPLACE "\\.h$" ".cpp" source "${header}")
       if(source IN_LIST sources)
@@ -100,8 +102,8 @@ function(mr_folder folder)
   if(arg_PCH AND sources)
     target_precompile_headers(${target} REUSE_FROM millrace_pch_${arg_PCH})
   endif()
-  if(arg_UNITY AND sources)
-    mr_unity(${target} ${arg_UNITY})
+  if(sources)
+    mr_unity(${target} ${sources})
   endif()
   if(EXISTS "${dir}/folder.cmake")
     include("${dir}/folder.cmake")  # per-file compile flags and the like
@@ -153,9 +155,7 @@ function(mr_test target label)
   mr_warnings(${target})
   # Compiles in three quarters of the time, under sanitizers in half; the tested code keeps its own flags.
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1> $<$<CONFIG:RelWithDebInfo>:-O0 -fno-sanitize=undefined>)
-  if(NOT CMAKE_DISABLE_PRECOMPILE_HEADERS)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 5)
-  endif()
+  mr_unity(${target} ${ARGN})
   target_link_libraries(${target} PRIVATE GTest::gmock millrace_test_main)
   target_compile_definitions(${target} PRIVATE MILLRACE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   mr_test_run(${target} ${target} ${label})

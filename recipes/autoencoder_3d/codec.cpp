@@ -30,7 +30,7 @@ constexpr const char* kKind = "autoencoder_3d latent";
 constexpr double kTensorsAtOnce = 14;
 constexpr double kLibraries = 128.0 * 1024 * 1024;  // bytes that libraries allocate in the first pass
 
-std::string shape_text(at::IntArrayRef sizes) {
+std::string sizes_text(at::IntArrayRef sizes) {
   std::string text;
   for (const std::int64_t size : sizes) text += (text.empty() ? "" : "x") + std::to_string(size);
   return text;
@@ -260,8 +260,8 @@ std::string VolumeCodec::encode(Fs& fs, const std::filesystem::path& in, const s
   data::write_nifti(
       fs, out, header_of(data::with_voxels_of(record.place, static_cast<double>(factor)), latent.sizes(), "mean latent volume"),
       bytes_of(latent), comments);
-  return in.string() + ": " + shape_text(shape) + ", values " + significant(record.ranges[0][0], 4) + " to " +
-         significant(record.ranges[0][1], 4) + " -> " + shape_text(latent.sizes()) + ", " + out.string() + ", " +
+  return in.string() + ": " + sizes_text(shape) + ", values " + significant(record.ranges[0][0], 4) + " to " +
+         significant(record.ranges[0][1], 4) + " -> " + sizes_text(latent.sizes()) + ", " + out.string() + ", " +
          human_duration(steady_seconds() - begin) +
          (file.series > volumes ? "\n  of the series of " + std::to_string(file.series) + " volumes the first " +
                                       (volumes == 1 ? "is" : std::to_string(volumes) + " are") + " encoded"
@@ -312,7 +312,7 @@ std::string VolumeCodec::decode(Fs& fs, const std::filesystem::path& in, const s
   }
   x = (x.size(0) == 1 ? x[0] : x).contiguous();
   data::write_nifti(fs, out, header_of(place, x.sizes(), "decoded from a latent volume"), bytes_of(x));
-  return in.string() + ": " + shape_text(latent.sizes().slice(1)) + " -> " + shape_text(x.sizes()) + ", " + out.string() + ", " +
+  return in.string() + ": " + sizes_text(latent.sizes().slice(1)) + " -> " + sizes_text(x.sizes()) + ", " + out.string() + ", " +
          human_duration(steady_seconds() - begin) + notice + (how.empty() ? "" : "\n  " + how);
 }
 

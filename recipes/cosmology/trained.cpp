@@ -131,8 +131,8 @@ FieldAxis axis_of(const std::string& label, const std::string& unit, const std::
 
 // The axes of x and y as they are in the files, and of the results of prepare().
 std::map<std::string, FieldWords> fields_of(const Sky& sky, const RecipeConfig& recipe) {
-  constexpr double kTurn = 360;
-  FieldAxis ra = axis_of("RA", "degrees", sky.ra, kTurn);
+  constexpr double kFullTurn = 360;
+  FieldAxis ra = axis_of("RA", "degrees", sky.ra, kFullTurn);
   const bool is_moved = recipe.ra_shift || recipe.split > 1;  // true: x and y are rolled or cut along RA
   if (is_moved && !ra.unit.empty()) ra = {.label = "RA offset", .unit = ra.unit, .step = ra.step};
   const FieldAxis frequency = axis_of("freq", "MHz", sky.freq_mhz);

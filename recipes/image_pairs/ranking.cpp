@@ -15,10 +15,10 @@ double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
 // The logarithm of the probability of an answer about an image of score `s` and another one of score `other`.
 double log_probability(std::int64_t answer, double s, double other, double d, double k) {
-  constexpr double kLeast = 1e-12;
+  constexpr double kFloor = 1e-12;
   const double at_most_second = sigmoid(-d + k * (other - s)), at_most_similar = sigmoid(d + k * (other - s));
   const double p = answer == kFirst ? 1 - at_most_similar : answer == kSecond ? at_most_second : at_most_similar - at_most_second;
-  return std::log(std::max(p, kLeast));
+  return std::log(std::max(p, kFloor));
 }
 
 // The middle index among those where `values` is greatest, within rounding.

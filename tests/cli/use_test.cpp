@@ -16,7 +16,7 @@ namespace {
 namespace stdfs = std::filesystem;
 using testing::HasSubstr;
 
-std::vector<std::string> lines_of(const std::string& text) {
+std::vector<std::string> lines_in(const std::string& text) {
   std::vector<std::string> lines;
   std::istringstream stream(text);
   for (std::string line; std::getline(stream, line);) lines.push_back(line);
@@ -54,7 +54,7 @@ TEST_F(Use, AFolderHoldsWhatThePageOfFilesSays) {
   const Json summary = Json::parse(read_text(root_.path() / "r" / "summary.json"));
   for (const auto& [key, value] : summary.items()) EXPECT_TRUE(is_told(key) || key == "tokens_per_s") << "summary.json " << key;
   std::set<std::string> kinds;
-  for (const std::string& text : lines_of(read_text(root_.path() / "r" / "log.jsonl"))) {
+  for (const std::string& text : lines_in(read_text(root_.path() / "r" / "log.jsonl"))) {
     const Json line = Json::parse(text);
     const auto kind = line.at("kind").get<std::string>();
     kinds.insert(kind);

@@ -185,7 +185,7 @@ std::array<Arena, kDevices>& arenas() {
   return *kept;
 }
 
-struct sigaction before {};
+struct sigaction earlier {};
 
 // A line on stderr and the call stack, then what would have happened without us.
 void on_fault(int signal, siginfo_t* info, void* context) {
@@ -199,8 +199,8 @@ void on_fault(int signal, siginfo_t* info, void* context) {
     ::backtrace_symbols_fd(frames.data(), ::backtrace(frames.data(), static_cast<int>(frames.size())), STDERR_FILENO);
     break;
   }
-  ::sigaction(SIGSEGV, &before, nullptr);
-  if ((before.sa_flags & SA_SIGINFO) != 0 && before.sa_sigaction != nullptr) before.sa_sigaction(signal, info, context);
+  ::sigaction(SIGSEGV, &earlier, nullptr);
+  if ((earlier.sa_flags & SA_SIGINFO) != 0 && earlier.sa_sigaction != nullptr) earlier.sa_sigaction(signal, info, context);
 }
 
 void watch_for_faults() {
@@ -210,7 +210,7 @@ void watch_for_faults() {
   struct sigaction action {};
   action.sa_sigaction = &on_fault;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
-  ::sigaction(SIGSEGV, &action, &before);
+  ::sigaction(SIGSEGV, &action, &earlier);
 }
 
 Arena& arena_of(const void* address) {

@@ -29,15 +29,19 @@ using kernels::detail::Type;
 using Site = kernels::DeviceTable::Site;
 
 // What a kernel reads or writes: addresses of tensors.
-struct Use {
+struct KernelUse {
   const void* begin;
   std::int64_t bytes;  // from the first to the last
   bool written;
   std::int64_t moved = -1;  // bytes without gaps; -1: it has none
 };
-Use reads(const void* begin, std::int64_t elements, Type type) { return {begin, elements * (type == Type::f32 ? 4 : 2), false}; }
-Use writes(const void* begin, std::int64_t elements, Type type) { return {begin, reads(begin, elements, type).bytes, true}; }
-Use reads(Site recorded) { return {recorded, sizeof *recorded, false}; }
+KernelUse reads(const void* begin, std::int64_t elements, Type type) {
+  return {begin, elements * (type == Type::f32 ? 4 : 2), false};
+}
+KernelUse writes(const void* begin, std::int64_t elements, Type type) {
+  return {begin, reads(begin, elements, type).bytes, true};
+}
+KernelUse reads(Site recorded) { return {recorded, sizeof *recorded, false}; }
 
 template <typename T>
 T* for_kernels_of(T* address) {
@@ -50,17 +54,18 @@ void to_kernels(T*& address) {
 
 // Runs `kernel` now or, in a recording, at each replay.
 template <typename F>
-void launch_kernel(const std::string& name, int device, const std::vector<Use>& uses, F kernel) {
+void launch_kernel(const std::string& name, int device, const std::vector<KernelUse>& uses, F kernel) {
   const c10::DeviceGuard guard(c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(device)));
   launch(device, name);
   if (lists_operations()) {
     std::vector<Operand> operands;
-    for (const Use& use : uses) operands.push_back({use.begin, use.moved < 0 ? use.bytes : use.moved, !use.written, use.written});
+    for (const KernelUse& use : uses)
+      operands.push_back({use.begin, use.moved < 0 ? use.bytes : use.moved, !use.written, use.written});
     list_operation(name, operands);
   }
   if (computes_nothing()) return;
   const auto run = [=] {
-    for (const Use& use : uses) {
+    for (const KernelUse& use : uses) {
       const std::byte* const begin = for_kernels(use.begin);
       if (use.begin != nullptr && use.bytes > 0) touch(device, begin, begin + use.bytes, use.written, name);
     }
@@ -68,7 +73,7 @@ void launch_kernel(const std::string& name, int device, const std::vector<Use>& 
   };
   Recorder* const open = recorder(device);
   if (open == nullptr) return run();
-  for (const Use& use : uses) open->needs(use.begin);
+  for (const KernelUse& use : uses) open->needs(use.begin);
   open->add([run, device] {
     in_order(device);
     run();
@@ -128,7 +133,7 @@ kernels::detail::CrossEntropy for_kernels_of(kernels::detail::CrossEntropy args)
       to_kernels(args.upstream);
   return args;
 }
-Use reads_targets(const kernels::detail::CrossEntropy& args, std::int64_t rows) { return {args.targets, rows * 8, false}; }
+KernelUse reads_targets(const kernels::detail::CrossEntropy& args, std::int64_t rows) { return {args.targets, rows * 8, false}; }
 
 void cross_entropy_forward(const kernels::detail::CrossEntropy& args, std::int64_t rows, float* losses, c10::DeviceIndex index) {
   launch_kernel(
@@ -189,7 +194,7 @@ void swiglu(const kernels::DeviceSwiglu& args, c10::DeviceIndex index) {
 void turn(const kernels::DeviceTurn& args, c10::DeviceIndex index) {
   const std::int64_t of_row = args.heads * 2 * args.half, angles = args.rows * args.half;
   const std::int64_t moved = reads(args.x, args.batch * args.rows * of_row, args.type).bytes;
-  const auto strided = [&](Use use, std::int64_t batch_stride, std::int64_t row_stride) {
+  const auto strided = [&](KernelUse use, std::int64_t batch_stride, std::int64_t row_stride) {
     use.bytes = reads(use.begin, (args.batch - 1) * batch_stride + (args.rows - 1) * row_stride + of_row, args.type).bytes;
     use.moved = moved;
     return use;
@@ -268,7 +273,7 @@ void column_sums(const void* matrix, Type type, std::int64_t rows, std::int64_t 
 }
 
 void lerp(const kernels::detail::Lerp& args, c10::DeviceIndex index) {
-  std::vector<Use> uses = {reads(args.weight, 1, Type::f32)};
+  std::vector<KernelUse> uses = {reads(args.weight, 1, Type::f32)};
   kernels::detail::Lerp there = args;
   to_kernels(there.weight);
   for (std::size_t i = 0; i < static_cast<std::size_t>(args.count); ++i) {

@@ -22,7 +22,7 @@ struct Part {
   std::vector<Use> reads;  // one of each stream, since the write
 };
 
-struct Block {
+struct WatchedBlock {
   const std::byte* end = nullptr;
   std::size_t line = 0;  // whose work it was made for
   std::set<std::size_t> kept_for;
@@ -79,18 +79,18 @@ class Memory {
 
   void begins(const std::byte* begin, const std::byte* end, std::size_t line) {
     const std::scoped_lock lock(mutex_);
-    Block block{.end = end, .line = line};
+    WatchedBlock block{.end = end, .line = line};
     auto old = freed_.upper_bound(begin);
     if (old != freed_.begin() && std::prev(old)->second.end > begin) --old;
     while (old != freed_.end() && old->first < end) {
-      Block rest = std::move(old->second);
+      WatchedBlock rest = std::move(old->second);
       const std::byte* const from = old->first;
       old = freed_.erase(old);
       if (rest.line == line)
         for (const Part& part : within(rest.parts, begin, end)) block.parts.push_back(part);
       if (from < begin) freed_[from] = {begin, rest.line, {}, within(rest.parts, from, begin)};
       if (rest.end > end)
-        old = freed_.insert_or_assign(end, Block{rest.end, rest.line, {}, within(rest.parts, end, rest.end)}).first;
+        old = freed_.insert_or_assign(end, WatchedBlock{rest.end, rest.line, {}, within(rest.parts, end, rest.end)}).first;
     }
     live_[begin] = std::move(block);
   }
@@ -105,7 +105,7 @@ class Memory {
     const std::scoped_lock lock(mutex_);
     const auto at = live_.find(begin);
     if (at == live_.end()) return;
-    Block block = std::move(at->second);
+    WatchedBlock block = std::move(at->second);
     live_.erase(at);
     for (Part& part : block.parts) {
       std::erase_if(part.reads, [&](const Use& use) { return block.kept_for.contains(use.line); });
@@ -124,8 +124,8 @@ class Memory {
   }
 
   std::mutex mutex_;
-  std::map<const std::byte*, Block> live_;   // by their first byte
-  std::map<const std::byte*, Block> freed_;  // what was in them, until the memory is given away again
+  std::map<const std::byte*, WatchedBlock> live_;   // by their first byte
+  std::map<const std::byte*, WatchedBlock> freed_;  // what was in them, until the memory is given away again
 };
 
 Memory& memory() {

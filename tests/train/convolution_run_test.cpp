@@ -45,9 +45,9 @@ class Convolved final : public Recipe {
   Convolved(const ConvolvedSections& sections, const Context& context) : toy_(sections.toy), optim_(context.config->optim) {}
   data::Pipeline data(Split split) override {
     if (split == Split::validation) return {};
-    constexpr std::size_t kRows = 16;
+    constexpr std::size_t kImages = 16;
     return data::single(std::make_shared<data::MemorySource>(
-        std::vector{data::memory_array("x", {3, 8, 8}, std::vector<float>(kRows * 3 * 8 * 8, 0.5F))}));
+        std::vector{data::memory_array("x", {3, 8, 8}, std::vector<float>(kImages * 3 * 8 * 8, 0.5F))}));
   }
   torch::nn::Module& model() override { return *net_; }
   std::vector<Objective> objectives() override {

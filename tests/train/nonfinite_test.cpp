@@ -18,8 +18,8 @@ namespace {
 enum class Where : std::uint8_t { nowhere, loss, loss_alone, gradient, input, empty };
 
 // Two linear layers with a batch norm between them; one objective, or a second one for the last layer.
-struct NetImpl : torch::nn::Module {
-  NetImpl() {
+struct FewNumbersImpl : torch::nn::Module {
+  FewNumbersImpl() {
     first = register_module("first", torch::nn::Linear(6, 8));
     norm = register_module("norm", torch::nn::BatchNorm1d(8));
     second = register_module("second", torch::nn::Linear(8, 1));
@@ -71,9 +71,9 @@ class Net final : public Recipe {
   optim::OptimConfig config_;
   bool pair_;
   // Steps seed the generator that layers are initialised from.
-  std::shared_ptr<NetImpl> net_ = [] {
+  std::shared_ptr<FewNumbersImpl> net_ = [] {
     torch::manual_seed(3);
-    return std::make_shared<NetImpl>();
+    return std::make_shared<FewNumbersImpl>();
   }();
 };
 

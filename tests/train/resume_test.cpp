@@ -10,19 +10,19 @@
 namespace millrace {
 namespace {
 
-struct Case {
+struct ResumeCase {
   const char* name;
   Json config;
 };
 
-Json with(Json config, const Json& more) {
+Json merged(Json config, const Json& more) {
   config.update(more);
   return config;
 }
 
 // 41 rows in batches of 4: eleven batches an epoch, the last of one row per set; accumulated by 3: four steps, the last partial.
-const std::vector<Case>& cases() {
-  static const std::vector<Case> all = {
+const std::vector<ResumeCase>& cases() {
+  static const std::vector<ResumeCase> all = {
       {"plain", {}},
       {"accumulated", {{"optim.accumulate", 3}}},
       {"dropout", {{"toy.dropout", 0.3}}},
@@ -41,19 +41,19 @@ class Resume : public testing::TestWithParam<std::tuple<std::size_t, int>> {};
 
 TEST_P(Resume, AfterAStopEqualsTheUninterruptedRun) {
   const auto& [index, stop] = GetParam();
-  const Case& c = cases()[index];
+  const ResumeCase& c = cases()[index];
   // Schedules know the run's length, so both runs must have the same one; the first half ends by a signal-free stop at `stop`.
-  const Json whole = with(c.config, {{"train.epochs", 3}, {"train.validate_every", 7}, {"snapshot.every_epochs", 0}});
+  const Json whole = merged(c.config, {{"train.epochs", 3}, {"train.validate_every", 7}, {"snapshot.every_epochs", 0}});
   const RunOutcome straight = toys::run(toys::grouped_regression(), "", whole);
   const toys::TemporaryFolder folder;
   int seen = 0;
   toys::at_point = [&](const char* point) {
     if (std::string_view(point) == "loss" && seen++ == stop) throw std::runtime_error("stopped by the test");
   };
-  EXPECT_THROW((void)toys::run(toys::grouped_regression(), folder.path(), with(whole, {{"snapshot.every_steps", 1}})),
+  EXPECT_THROW((void)toys::run(toys::grouped_regression(), folder.path(), merged(whole, {{"snapshot.every_steps", 1}})),
                RecipeError);
   toys::at_point = nullptr;
-  Json second = with(whole, {{"snapshot.every_steps", 4}});
+  Json second = merged(whole, {{"snapshot.every_steps", 4}});
   if (c.config.contains("data.workers")) second["data.workers"] = 0;
   const RunOutcome resumed = toys::run(toys::grouped_regression(), folder.path(), second);
   EXPECT_EQ(resumed.summary["state_sha256"], straight.summary["state_sha256"]) << c.name << " stopped at forward pass " << stop;
@@ -72,12 +72,12 @@ TEST(Resume, WhatARecipeDrawsFromLibTorchDependsOnNothingElse) {
   const Json drawn = {{"toy.drawn", 0.2}, {"train.max_steps", 20}, {"train.validate_every", 0}};
   const RunOutcome plain = toys::run(toys::grouped_regression(), "", drawn);
   const auto state_with = [&](const Json& more) {
-    return toys::run(toys::grouped_regression(), "", with(drawn, more)).summary["state_sha256"];
+    return toys::run(toys::grouped_regression(), "", merged(drawn, more)).summary["state_sha256"];
   };
   EXPECT_EQ(state_with({{"train.off", Json::array()}}), plain.summary["state_sha256"]) << "a rehearsal draws too";
   EXPECT_NE(state_with({{"train.seed", 1}}), plain.summary["state_sha256"]);
   const toys::TemporaryFolder folder;
-  (void)toys::run(toys::grouped_regression(), folder.path(), with(drawn, {{"snapshot.every_steps", 20}}));
+  (void)toys::run(toys::grouped_regression(), folder.path(), merged(drawn, {{"snapshot.every_steps", 20}}));
   for (const auto& file : std::filesystem::recursive_directory_iterator(folder.path()))
     EXPECT_NE(file.path().filename(), "rng.safetensors");
 }

@@ -17,12 +17,12 @@ namespace {
 
 using testing::HasSubstr;
 
-const Json kConfig = {{"train.epochs", 0},         {"train.max_steps", 12},      {"train.validate_every", 6},
+const Json kSaving = {{"train.epochs", 0},         {"train.max_steps", 12},      {"train.validate_every", 6},
                       {"snapshot.every_steps", 3}, {"snapshot.every_epochs", 0}, {"snapshot.keep_last", 2},
                       {"log.tensorboard", false},  {"data.workers", 0},          {"log.images", false}};
 
-Json with(const Json& more) {
-  Json config = kConfig;
+Json saving_with(const Json& more) {
+  Json config = kSaving;
   config.update(more);
   return config;
 }
@@ -39,7 +39,7 @@ std::map<std::string, std::string> snapshot_files(const std::filesystem::path& f
 
 // The state of a run that nothing disturbed.
 const std::string& straight_hash() {
-  static const std::string hash = toys::run(toys::grouped_regression(), "", kConfig).summary["state_sha256"].get<std::string>();
+  static const std::string hash = toys::run(toys::grouped_regression(), "", kSaving).summary["state_sha256"].get<std::string>();
   return hash;
 }
 
@@ -59,7 +59,7 @@ void expect_goes_on(const std::filesystem::path& folder, const Json& config, con
 TEST(Save, InTheBackgroundWritesTheBytesOfABlockingSave) {
   const toys::TemporaryFolder on;
   const toys::TemporaryFolder off;
-  const Json config = with({{"snapshot.keep_last", 100}, {"snapshot.every_steps", 1}});
+  const Json config = saving_with({{"snapshot.keep_last", 100}, {"snapshot.every_steps", 1}});
   Json plain = config;
   plain["train.off"] = {"async_snapshot"};
   (void)toys::run(toys::grouped_regression(), on.path(), config);
@@ -71,7 +71,7 @@ TEST(Save, InTheBackgroundWritesTheBytesOfABlockingSave) {
 
 TEST(Save, TheLogTellsHowLongTheLoopWaitedAndHowLongItWasWritten) {
   const toys::TemporaryFolder folder;
-  const RunOutcome run = toys::run(toys::grouped_regression(), folder.path(), kConfig);
+  const RunOutcome run = toys::run(toys::grouped_regression(), folder.path(), kSaving);
   const auto saved = toys::log_of(folder.path(), "snapshot");
   ASSERT_EQ(saved.size(), 4U);
   EXPECT_EQ(saved.back()["step"], 12);
@@ -112,11 +112,11 @@ TEST(Save, TrainingGoesOnBesideItForSoManySteps) {
     toys::at_point = [&](const char* point) { begun += std::string_view(point) == "loss" ? 1 : 0; };
     HeldBack fs(begun, lag);
     const RunOutcome run = toys::run(toys::grouped_regression(), folder.path(),
-                                     with({{"snapshot.max_lag", lag}, {"train.validate_every", 100}}), false, &fs);
+                                     saving_with({{"snapshot.max_lag", lag}, {"train.validate_every", 100}}), false, &fs);
     toys::at_point = nullptr;
     EXPECT_THAT(fs.ahead(), testing::ElementsAre(lag, lag, lag));
     EXPECT_EQ(run.summary["state_sha256"],
-              toys::run(toys::grouped_regression(), "", with({{"train.validate_every", 100}})).summary["state_sha256"]);
+              toys::run(toys::grouped_regression(), "", saving_with({{"train.validate_every", 100}})).summary["state_sha256"]);
     EXPECT_GT(run.summary["snapshots"]["lag_ms"].get<double>(), 0.0);
     EXPECT_GT(run.summary["snapshots"]["lag_share"].get<double>(), 0.0);
     EXPECT_THAT(run.summary["snapshots"]["advice"].get<std::string>(), testing::StartsWith("waited for snapshots "));
@@ -125,7 +125,7 @@ TEST(Save, TrainingGoesOnBesideItForSoManySteps) {
 
 class FailingSave : public testing::TestWithParam<bool> {  // in the background
  protected:
-  static Json config() { return GetParam() ? kConfig : with({{"train.off", {"async_snapshot"}}}); }
+  static Json config() { return GetParam() ? kSaving : saving_with({{"train.off", {"async_snapshot"}}}); }
   // A run's digest, or what it ended with; then the same command again, on a disk that works.
   static std::string outcome(FaultFs& fs, const std::string& fault) {
     const toys::TemporaryFolder folder;
@@ -167,7 +167,7 @@ TEST_P(FailingSave, OnAFullDiskTrainingGoesOnAndNothingIsTorn) {
   std::uint64_t needed = 0;
   {
     const toys::TemporaryFolder folder;
-    (void)toys::run(toys::grouped_regression(), folder.path(), with({{"snapshot.keep_last", 100}}));
+    (void)toys::run(toys::grouped_regression(), folder.path(), saving_with({{"snapshot.keep_last", 100}}));
     for (const auto& entry : std::filesystem::recursive_directory_iterator(folder.path()))
       needed += entry.is_regular_file() ? entry.file_size() : 0;
   }
@@ -202,7 +202,8 @@ class BrokenAt final : public FaultFs {
 TEST(Save, AFailureIsAWarningAndThePreviousSnapshotStays) {
   const toys::TemporaryFolder folder;
   BrokenAt fs(6);
-  const RunOutcome run = toys::run(toys::grouped_regression(), folder.path(), with({{"snapshot.keep_last", 5}}), false, &fs);
+  const RunOutcome run =
+      toys::run(toys::grouped_regression(), folder.path(), saving_with({{"snapshot.keep_last", 5}}), false, &fs);
   EXPECT_EQ(run.summary["state_sha256"], straight_hash());
   EXPECT_EQ(run.summary["snapshots"]["failed"], 1);
   const auto warnings = toys::log_of(folder.path(), "warning");
@@ -218,7 +219,7 @@ TEST(Save, AFailureStopsTheRunWhereThatIsWished) {
   for (const char* const off : {"", "async_snapshot"}) {
     const toys::TemporaryFolder folder;
     BrokenAt fs(6);
-    Json config = with({{"snapshot.on_error", "stop"}, {"train.max_steps", 9}});
+    Json config = saving_with({{"snapshot.on_error", "stop"}, {"train.max_steps", 9}});
     if (*off != '\0') config["train.off"] = {off};
     EXPECT_THROW((void)toys::run(toys::grouped_regression(), folder.path(), config, false, &fs), SnapshotError);
     config["train.max_steps"] = 12;
@@ -229,12 +230,12 @@ TEST(Save, AFailureStopsTheRunWhereThatIsWished) {
 TEST(Save, KeepsTheLastTheBestAndEveryNth) {
   const toys::TemporaryFolder folder;
   const RunOutcome run = toys::run(toys::grouped_regression(), folder.path(),
-                                   with({{"snapshot.every_steps", 1},
-                                         {"snapshot.keep_last", 1},
-                                         {"snapshot.keep_every", 5},
-                                         {"train.validate_every", 1},
-                                         {"snapshot.best_metric", "absolute_error"},
-                                         {"snapshot.best_is", "highest"}}));
+                                   saving_with({{"snapshot.every_steps", 1},
+                                                {"snapshot.keep_last", 1},
+                                                {"snapshot.keep_every", 5},
+                                                {"train.validate_every", 1},
+                                                {"snapshot.best_metric", "absolute_error"},
+                                                {"snapshot.best_is", "highest"}}));
   const auto& metric = run.summary["metrics"]["absolute_error"];
   EXPECT_GE(metric["best"].get<double>(), metric["last"].get<double>()) << "the highest";
   std::vector<std::int64_t> steps;
@@ -248,7 +249,7 @@ TEST(Save, KeepsTheLastTheBestAndEveryNth) {
 TEST(Save, AnUnknownBestMetricIsNamedWithThoseThereAre) {
   const toys::TemporaryFolder folder;
   try {
-    (void)toys::run(toys::grouped_regression(), folder.path(), with({{"snapshot.best_metric", "accuracy"}}));
+    (void)toys::run(toys::grouped_regression(), folder.path(), saving_with({{"snapshot.best_metric", "accuracy"}}));
     FAIL();
   } catch (const ConfigError& error) {
     EXPECT_THAT(error.what(), HasSubstr("validation gives no metric \"accuracy\""));

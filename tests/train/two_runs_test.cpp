@@ -15,7 +15,7 @@
 namespace millrace {
 namespace {
 
-Json with(Json config) {
+Json shared_config(Json config) {
   const Json shared = {{"data.batch_size", 4}, {"train.epochs", 2}, {"toy.rows", 16}, {"toy.dropout", 0.25}, {"toy.drawn", 0.25}};
   config.update(shared);
   return config;
@@ -23,23 +23,23 @@ Json with(Json config) {
 
 // What they differ in: number format, threads, kernels, random numbers, limits, what is counted and computed again.
 Json narrow() {
-  return with({{"precision.dtype", "bf16"},
-               {"device.threads", 1},
-               {"device.kernels", "library"},
-               {"train.seed", 1},
-               {"train.deterministic", true},
-               {"memory.limit", "2000000000"},
-               {"memory.micro_batches", 2},
-               {"log.doctor", true}});
+  return shared_config({{"precision.dtype", "bf16"},
+                        {"device.threads", 1},
+                        {"device.kernels", "library"},
+                        {"train.seed", 1},
+                        {"train.deterministic", true},
+                        {"memory.limit", "2000000000"},
+                        {"memory.micro_batches", 2},
+                        {"log.doctor", true}});
 }
 
 Json wide() {
-  return with({{"precision.dtype", "fp32"},
-               {"device.threads", 2},
-               {"device.kernels", "ours"},
-               {"train.seed", 2},
-               {"memory.micro_batches", 1},
-               {"log.doctor", false}});
+  return shared_config({{"precision.dtype", "fp32"},
+                        {"device.threads", 2},
+                        {"device.kernels", "ours"},
+                        {"train.seed", 2},
+                        {"memory.micro_batches", 1},
+                        {"log.doctor", false}});
 }
 
 std::string state_of_run(const Json& config) {

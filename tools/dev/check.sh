@@ -1,7 +1,7 @@
 # ./dev check: the stages that CI runs in addition to the tests, cheapest first. Sourced by ./dev.
 
 check_stages=(format tidy records headers asan tsan clang-tidy)
-torch_free=(base system format config telemetry hdf5 hdf5/child data/files data/loader data/sources data/cache data/transforms data/workload)
+read -ra linted < <(sed -n 's/^set(MILLRACE_LINTED \(.*\))$/\1/p' "$root/CMakeLists.txt")
 
 word_check() {
   local stage began failed=() stages=("$@")
@@ -72,7 +72,7 @@ sanitize() { # sanitize PRESET NAME...: the tests of these names, without LibTor
   python3 "$root/tools/run_tests.py" --build "$folder" --quiet --no-python --only "^($(IFS='|' && echo "${tests[*]}"))\$"
 }
 
-# All torch-free folders, and all other files changed since the last commit's parent.
+# The folders of that list, and all other files changed since the last commit's parent.
 check_clang_tidy() {
   local folder=$root/build/tidy file
   # Without the precompiled header, which is g++'s. Configured anew each time: no build there would notice a new source.
@@ -82,7 +82,7 @@ check_clang_tidy() {
   (
     cd "$root"
     {
-      for file in "${torch_free[@]}"; do printf '%s\n' "src/millrace/$file"/*.cpp "src/millrace/$file"/detail/*.cpp; done
+      for file in "${linted[@]}" hdf5/child; do printf '%s\n' "src/millrace/$file"/*.cpp "src/millrace/$file"/detail/*.cpp; done
       changed_files
     } | sort -u | grep -v '_test\.cpp$' | while IFS= read -r file; do
       if grep -qF "$root/$file\"" "$folder/compile_commands.json"; then printf '%s\n' "$file"; fi

@@ -25,12 +25,12 @@ have() { command -v "$1" >/dev/null 2>&1; }
 
 sha256_of() { sha256sum -- "$1" | cut -d' ' -f1; }
 
-# As many jobs as memory allows: a LibTorch file takes up to 1.5 GB to compile.
+# As many jobs as memory allows: twelve sources at a time take up to 2 GB to compile.
 job_count() {
   local cores free_mb by_memory
   cores=$(nproc)
   free_mb=$(awk '$1 == "MemAvailable:" { print int($2 / 1024) }' /proc/meminfo)
-  by_memory=$((free_mb / 1500))
+  by_memory=$((free_mb / 2000))
   echo $((by_memory < 1 ? 1 : by_memory < cores ? by_memory : cores))
 }
 

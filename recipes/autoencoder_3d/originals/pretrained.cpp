@@ -29,7 +29,7 @@ std::vector<std::filesystem::path> files_of(const std::filesystem::path& from) {
   return files.empty() ? std::vector{from} : files;
 }
 
-Tensors tensors_of(const std::filesystem::path& from) {
+Tensors original_tensors_of(const std::filesystem::path& from) {
   Tensors all;
   for (const std::filesystem::path& file : files_of(from)) {
     for (const auto& [name, value] : recipes::tensors_of(quiet_weights(file)))
@@ -62,7 +62,7 @@ bool take(torch::nn::Module& network, const Tensors& tensors, const std::string&
 }  // namespace
 
 std::string take_pretrained(VolumeGan& model, const std::filesystem::path& from) {
-  const Tensors tensors = tensors_of(from);
+  const Tensors tensors = original_tensors_of(from);
   const bool autoencoder = take(model.autoencoder(), tensors, "autoencoder", from);
   const bool discriminator = model.has_discriminator() && take(model.discriminator(), tensors, "discriminator", from);
   if (!autoencoder && !discriminator) {

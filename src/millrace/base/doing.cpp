@@ -50,17 +50,17 @@ Doing::Text cut(const char* text) noexcept {
 void moved() noexcept { state.beat.store(state.beat.load(kRelaxed) + 1, kRelaxed); }
 
 // If several loops run in one process, only the texts of the first are kept, since scopes of different loops do not nest.
-thread_local int depth = 0;
+thread_local int nesting = 0;
 
 bool enter() noexcept {
   const void* none = nullptr;
-  if (depth == 0 && !state.owner.compare_exchange_strong(none, &depth, kRelaxed)) return false;
-  ++depth;
+  if (nesting == 0 && !state.owner.compare_exchange_strong(none, &nesting, kRelaxed)) return false;
+  ++nesting;
   return true;
 }
 
 void leave() noexcept {
-  if (--depth == 0) state.owner.store(nullptr, kRelaxed);
+  if (--nesting == 0) state.owner.store(nullptr, kRelaxed);
 }
 
 struct Text {

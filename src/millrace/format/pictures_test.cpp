@@ -44,7 +44,7 @@ std::vector<std::byte> decode_whole(const std::vector<std::byte>& bytes, Pixels 
 }
 
 template <class Do>
-std::string refusal(const Do& act) {
+std::string refusal_of_picture(const Do& act) {
   return refusal_reason<DataError>(act, kPath.string());
 }
 
@@ -87,7 +87,7 @@ std::vector<std::byte> png_of(const std::vector<std::pair<std::string, std::stri
 TEST(Png, HostileFilesAreRefusedWithAReason) {
   const std::vector<std::byte> good = encode_png({4, 4, Pixels::rgb}, picture({4, 4, Pixels::rgb}, 2));
   const auto read = [&](const std::vector<std::byte>& bytes) {
-    return refusal([&] { static_cast<void>(decode(bytes, Pixels::rgb)); });
+    return refusal_of_picture([&] { static_cast<void>(decode(bytes, Pixels::rgb)); });
   };
   const auto ihdr = [](std::uint32_t width, std::uint32_t height, const std::string& rest) {
     std::string text;
@@ -193,7 +193,7 @@ TEST(Jpeg, EveryTruncationIsRefused) {
     const std::vector<std::byte> bytes = encode_jpeg(size, picture(size, 8), {.progressive = progressive});
     for (std::size_t kept = 0; kept < bytes.size(); ++kept) {
       const std::vector<std::byte> cut(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(kept));
-      ASSERT_NE(refusal([&] { static_cast<void>(decode(cut, Pixels::rgb, 1, {0, 0, 8, 8})); }), "accepted") << kept;
+      ASSERT_NE(refusal_of_picture([&] { static_cast<void>(decode(cut, Pixels::rgb, 1, {0, 0, 8, 8})); }), "accepted") << kept;
     }
     std::vector<std::byte> longer = bytes;
     longer.push_back(std::byte{1});
@@ -204,7 +204,9 @@ TEST(Jpeg, EveryTruncationIsRefused) {
 TEST(Jpeg, HostileFilesAreRefusedWithAReason) {
   const PictureSize size{.height = 16, .width = 16, .stored = Pixels::rgb};
   const std::vector<std::byte> good = encode_jpeg(size, picture(size, 9), {});
-  const auto read = [&](const std::vector<std::byte>& bytes) { return refusal([&] { static_cast<void>(decode_whole(bytes)); }); };
+  const auto read = [&](const std::vector<std::byte>& bytes) {
+    return refusal_of_picture([&] { static_cast<void>(decode_whole(bytes)); });
+  };
   EXPECT_EQ(read({}), "not a JPEG file: it does not begin with \\xFF\\xD8");
   EXPECT_EQ(read({std::byte{0xFF}, std::byte{0xD8}, std::byte{0xFF}}),
             "the JPEG file can't be decoded: Premature end of JPEG file");

@@ -19,7 +19,7 @@ namespace {
 constexpr std::string_view kPickle = "/data.pkl";
 constexpr std::uint64_t kMostPickleBytes = std::uint64_t{64} << 20U;
 constexpr std::uint64_t kMostReach = 16;  // limit on the bytes of all tensors, as a multiple of the file's size
-constexpr std::size_t kPiece = std::size_t{1} << 18U;
+constexpr std::size_t kPieceRead = std::size_t{1} << 18U;
 
 const char* const kStateDict = "in Python, save the model's state_dict() alone: torch.save(model.state_dict(), path)";
 const char* const kDequantized =
@@ -217,7 +217,7 @@ const PtTensor* PtFile::find(std::string_view name) const noexcept {
 
 void PtFile::check(Storage& storage) {
   if (std::exchange(storage.checked, true)) return;
-  std::vector<std::byte> piece(std::min<std::uint64_t>(kPiece, storage.bytes));
+  std::vector<std::byte> piece(std::min<std::uint64_t>(kPieceRead, storage.bytes));
   std::uint32_t crc = 0;
   for (std::uint64_t at = 0; at < storage.bytes; at += piece.size()) {
     const std::span<std::byte> part = std::span(piece).first(std::min<std::uint64_t>(piece.size(), storage.bytes - at));

@@ -16,7 +16,7 @@ namespace {
 
 // Tensors are hashed and written in pieces of this many bytes, so that the second hash and the write find the bytes in the
 // processor's cache.
-constexpr std::size_t kPiece = std::size_t{1} << 18U;
+constexpr std::size_t kPieceWritten = std::size_t{1} << 18U;
 
 struct Layout {
   std::string head;                // length and JSON, padded
@@ -90,7 +90,7 @@ WrittenSafetensors write_safetensors(WritableFile& file, std::span<const Field> 
     MR_CHECK(bytes.size() == checked_bytes(tensors[index]),
              "the writer got " + std::to_string(bytes.size()) + " bytes for tensor " + tensors[index].name);
     while (!bytes.empty()) {
-      const std::span<const std::byte> piece = bytes.first(std::min(bytes.size(), kPiece));
+      const std::span<const std::byte> piece = bytes.first(std::min(bytes.size(), kPieceWritten));
       written.tensor_crcs[index] = crc32c(piece, written.tensor_crcs[index]);
       written.crc32c = crc32c(piece, written.crc32c);
       file.write(piece);

@@ -91,7 +91,7 @@ void write_file(const std::filesystem::path& path, std::span<const Array> arrays
     if (words.get<detail::Answer>() != detail::Answer::ok) failed(path, words.text(), kCheck);
     file.finish();
   } catch (const FsError& error) {
-    failed(path, std::generic_category().message(error.error_number()), remedy_for(error.error_number()));
+    failed(path, std::generic_category().message(error.error_number()), millrace::remedy_for(error.error_number()));
   }
 }
 

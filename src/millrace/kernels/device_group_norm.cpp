@@ -21,7 +21,7 @@ constexpr std::int64_t kOfBlock = 1 << 13U;   // least number of elements for a 
 constexpr std::int64_t kMostChannels = 256;   // channels last: a block has a thread for each channel
 constexpr std::int64_t kMostSamples = 65535;  // limit of a launch's second dimension
 
-const float* numbers(const at::Tensor& x) { return x.defined() ? x.const_data_ptr<float>() : nullptr; }
+const float* address_or_null(const at::Tensor& x) { return x.defined() ? x.const_data_ptr<float>() : nullptr; }
 
 DeviceGroupNorm arguments(const at::Tensor& x, const at::Tensor& before, const at::Tensor& weight, const at::Tensor& bias,
                           const GroupNormOptions& options) {
@@ -29,9 +29,9 @@ DeviceGroupNorm arguments(const at::Tensor& x, const at::Tensor& before, const a
                        .gradient = nullptr,
                        .more = nullptr,
                        .out = nullptr,
-                       .before = numbers(before),
-                       .weight = numbers(weight),
-                       .bias = numbers(bias),
+                       .before = address_or_null(before),
+                       .weight = address_or_null(weight),
+                       .bias = address_or_null(bias),
                        .statistics = nullptr,
                        .scratch = nullptr,
                        .sums = nullptr,

@@ -72,7 +72,7 @@ at::Tensor spread_out(const FrozenPart& frozen, at::TensorList adapters, at::Sca
 }
 
 // dropout(x), added to `sum` in place if that is defined.
-at::Tensor dropped(const at::Tensor& x, const at::Tensor& sum, const Dropout& site) {
+at::Tensor device_dropped(const at::Tensor& x, const at::Tensor& sum, const Dropout& site) {
   at::Tensor out = sum.defined() ? sum : at::empty_like(x);
   run_dropout({.x = x.const_data_ptr(),
                .residual = sum.defined() ? sum.const_data_ptr() : nullptr,
@@ -95,7 +95,7 @@ struct DeviceLora : torch::autograd::Function<DeviceLora> {
       std::vector<at::Tensor> firsts;
       for (std::size_t i = 0; i < adapters.size(); i += 2) firsts.push_back(adapters[i]);
       const at::Tensor a = gathered(firsts, x.scalar_type()), b = spread_out(frozen, adapters, x.scalar_type());
-      const at::Tensor input = frozen.site.p > 0.0 ? dropped(rows, {}, frozen.site) : rows;
+      const at::Tensor input = frozen.site.p > 0.0 ? device_dropped(rows, {}, frozen.site) : rows;
       const at::Tensor narrow = at::mm(input, a.t());
       y.addmm_(narrow, b.t());
       saved.insert(saved.end(), {a, b, input, narrow});
@@ -139,7 +139,7 @@ struct DeviceLora : torch::autograd::Function<DeviceLora> {
   // dx += dropout(dnarrow A).
   static void add_through_adapters(at::Tensor& dx, const at::Tensor& dnarrow, const at::Tensor& a, const Dropout& site) {
     if (site.p > 0.0) {
-      (void)dropped(at::mm(dnarrow, a), dx, site);
+      (void)device_dropped(at::mm(dnarrow, a), dx, site);
     } else {
       dx.addmm_(dnarrow, a);
     }

@@ -24,7 +24,7 @@ namespace millrace::nn {
 namespace {
 
 using Sizes = std::vector<std::int64_t>;
-const Fused kPlain = Fused::plain();
+const Fused kPlainWays = Fused::plain();
 
 // The value of a plane at (h, w); 0 outside.
 double pixel(const at::Tensor& plane, std::int64_t h, std::int64_t w) {
@@ -35,7 +35,7 @@ double pixel(const at::Tensor& plane, std::int64_t h, std::int64_t w) {
 TEST(Stencil, BlurIsItsFormula) {
   const at::Tensor x = at::randn({2, 7, 6}, at::kDouble);
   constexpr double kSigma = 0.8;
-  const at::Tensor y = gaussian_blur(x, at::tensor(kSigma, at::kDouble), 5, kPlain);
+  const at::Tensor y = gaussian_blur(x, at::tensor(kSigma, at::kDouble), 5, kPlainWays);
   std::vector<double> taps;
   double total = 0;
   for (int d = -2; d <= 2; ++d) taps.push_back(std::exp(-d * d / (2 * kSigma * kSigma)));
@@ -52,17 +52,17 @@ TEST(Stencil, BlurIsItsFormula) {
 
 TEST(Stencil, ZoomInterpolatesBetweenPixels) {
   const at::Tensor x = at::arange(35, at::kDouble).view({1, 5, 7});
-  const at::Tensor same = zoom(at::arange(25, at::kDouble).view({1, 5, 5}), at::ones({2}, at::kDouble), 5, kPlain);
+  const at::Tensor same = zoom(at::arange(25, at::kDouble).view({1, 5, 5}), at::ones({2}, at::kDouble), 5, kPlainWays);
   EXPECT_LE((same - at::arange(25, at::kDouble).view({1, 5, 5})).abs().max().item<double>(), 1e-12);
-  const at::Tensor y = zoom(x, at::tensor({0.5, 0.25}, at::kDouble), 3, kPlain);  // columns 1.5, 3, 4.5; rows 1.5, 2, 2.5
+  const at::Tensor y = zoom(x, at::tensor({0.5, 0.25}, at::kDouble), 3, kPlainWays);  // columns 1.5, 3, 4.5; rows 1.5, 2, 2.5
   EXPECT_NEAR(y[0][0][0].item<double>(), 7 * 1.5 + 1.5, 1e-12);
   EXPECT_NEAR(y[0][1][2].item<double>(), 7 * 2 + 4.5, 1e-12);
-  EXPECT_EQ(zoom(x, at::full({2}, 3.0, at::kDouble), 3, kPlain)[0][0][0].item<double>(), 0.0);  // the point lies outside
+  EXPECT_EQ(zoom(x, at::full({2}, 3.0, at::kDouble), 3, kPlainWays)[0][0][0].item<double>(), 0.0);  // the point lies outside
 }
 
 TEST(Stencil, TemporalFiltersLookForward) {
   const at::Tensor x = at::randn({2, 1, 6, 2, 3}, at::kDouble), weight = at::randn({3, 1, 4}, at::kDouble);
-  const at::Tensor y = temporal_filters(x, weight, kPlain);
+  const at::Tensor y = temporal_filters(x, weight, kPlainWays);
   EXPECT_EQ(y.sizes(), (Sizes{2, 3, 3, 2, 3}));
   double expected = 0;
   for (int k = 0; k < 4; ++k) expected += weight[2][0][k].item<double>() * x[1][0][2 + k][1][2].item<double>();
@@ -71,7 +71,7 @@ TEST(Stencil, TemporalFiltersLookForward) {
 
 TEST(Stencil, RmsNormIsItsFormula) {
   const at::Tensor x = at::randn({2, 5, 3}, at::kDouble);
-  const at::Tensor y = rms_norm_silu(x, 1e-5, kPlain);
+  const at::Tensor y = rms_norm_silu(x, 1e-5, kPlainWays);
   double squares = 0;
   for (int c = 0; c < 5; ++c) squares += std::pow(x[1][c][2].item<double>(), 2);
   const double h = x[1][3][2].item<double>() / std::sqrt(squares / 5 + 1e-5);
@@ -81,7 +81,7 @@ TEST(Stencil, RmsNormIsItsFormula) {
 TEST(Stencil, SoftPoolingIsItsFormula) {
   const at::Tensor x = at::randn({1, 2, 2, 6, 7}, at::kDouble) * 3;
   for (const std::int64_t stride : {1, 2}) {
-    const at::Tensor y = blurred_soft_pool(x, stride, kPlain);
+    const at::Tensor y = blurred_soft_pool(x, stride, kPlainWays);
     EXPECT_EQ(y.sizes(), (Sizes{1, 2, 2, 4 / stride + 1, 5 / stride + 1}));
     const auto blurred = [&](std::int64_t h, std::int64_t w) {
       double sum = 0;
@@ -101,16 +101,16 @@ TEST(Stencil, SoftPoolingIsItsFormula) {
   }
 }
 
-using Function = std::function<at::Tensor(const std::vector<at::Tensor>&, const Fused&)>;
+using StencilFunction = std::function<at::Tensor(const std::vector<at::Tensor>&, const Fused&)>;
 
 // Compares the fused path in fp32 with the plain path in fp64: values, and gradients of all inputs from number `first` on.
-void expect_agreement(const Function& function, const std::vector<at::Tensor>& inputs, std::size_t first = 0) {
+void expect_agreement(const StencilFunction& function, const std::vector<at::Tensor>& inputs, std::size_t first = 0) {
   std::vector<at::Tensor> ours, theirs;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     ours.push_back(inputs[i].detach().clone().set_requires_grad(i >= first));
     theirs.push_back(inputs[i].detach().to(at::kDouble).set_requires_grad(i >= first));
   }
-  const at::Tensor result = function(ours, Fused{}), expected = function(theirs, kPlain);
+  const at::Tensor result = function(ours, Fused{}), expected = function(theirs, kPlainWays);
   ASSERT_EQ(result.sizes(), expected.sizes());
   const auto close = [](const at::Tensor& a, const at::Tensor& b) {
     return (a - b).abs().max().item<double>() <= 2e-5 * std::max(1.0, b.abs().max().item<double>());
@@ -148,7 +148,7 @@ TEST(Stencil, ProductsAgreeWithConvolutions) {
 TEST(Stencil, UnderAutocastItComputesInFp32) {
   const device::Autocast autocast(at::kCPU, at::kBFloat16);
   const at::Tensor x = at::randn({1, 4, 2, 6, 6}), filters = at::randn({2, 1, 2});
-  for (const Fused& fused : {Fused{}, kPlain}) {
+  for (const Fused& fused : {Fused{}, kPlainWays}) {
     EXPECT_EQ(gaussian_blur(x, at::tensor(1.0F), 3, fused).scalar_type(), at::kFloat);
     EXPECT_EQ(zoom(x, at::ones({2}), 3, fused).scalar_type(), at::kFloat);
     EXPECT_EQ(temporal_filters(x.narrow(1, 0, 1), filters, fused).scalar_type(), at::kFloat);

@@ -9,7 +9,7 @@ namespace {
 
 using namespace detail;
 
-constexpr double kPlotHeight = 380;
+constexpr double kHistogramHeight = 380;
 constexpr std::int64_t kMostBins = 400;
 
 void check(const Histograms& what) {
@@ -93,15 +93,16 @@ Picture histograms(const Histograms& what) {
   const Legend legend = legend_of(names.size() == 1 && names[0].empty() ? std::vector<std::string>{} : names);
   const Axis counts{.label = "values in a bin", .logarithmic = what.log_counts};
   const auto greatest = static_cast<double>(std::max<std::int64_t>(bins.greatest, 1));
-  const Ticks y = ticks_up(counts, {what.log_counts ? 0.7 : 0, greatest * (what.log_counts ? 1.3 : 1.05)}, kPlotHeight, true);
+  const Ticks y =
+      ticks_up(counts, {what.log_counts ? 0.7 : 0, greatest * (what.log_counts ? 1.3 : 1.05)}, kHistogramHeight, true);
   const double left = std::ceil(kMargin + kBesideAxis + widest(y) + 8);
   const Box box{left, std::ceil(Page::top(what.title) + legend.height + 6), std::floor(kWidth - kMargin - 16 - left),
-                kPlotHeight};
+                kHistogramHeight};
   const Ticks x = ticks_across(what.x, bins.range, box.width);
   const std::string outside =
       bins.outside == 0 ? "" : with_commas(bins.outside) + " of " + with_commas(bins.all) + " values lie outside the axis.";
   Page page(what.name, what.title, sentences({what.caption, not_finite(bins.lost, bins.all, "left out"), outside}),
-            legend.height + 6 + kPlotHeight + kBelowAxis + 6);
+            legend.height + 6 + kHistogramHeight + kBelowAxis + 6);
   Canvas& canvas = page.canvas();
   draw_legend(canvas, legend, Page::top(what.title), true);
   draw_sides(canvas, box, {.ticks = x, .axis = what.x}, {.ticks = y, .axis = counts}, true);

@@ -10,8 +10,8 @@ namespace detail {
 namespace {
 
 constexpr std::size_t kMostImages = 60;
-constexpr double kGap = 14;
-constexpr double kCaptionLine = 22;
+constexpr double kBetweenImages = 14;
+constexpr double kImageCaptionLine = 22;
 constexpr std::int64_t kMostColumns = 8;
 
 void check(const std::string& name, const Image& image, std::size_t number) {
@@ -77,7 +77,7 @@ ImagesLayout layout_of(const Images& what) {
   if (what.columns < 0 || what.columns > kMostColumns)
     refuse(what.name, "has " + std::to_string(what.columns) + " columns", "give 1 to 8, or 0 to choose automatically");
   const std::size_t columns = what.columns > 0 ? static_cast<std::size_t>(what.columns) : shown <= 3 ? shown : shown <= 8 ? 4 : 5;
-  const double room = std::floor((kInner - kGap * static_cast<double>(columns - 1)) / static_cast<double>(columns));
+  const double room = std::floor((kInner - kBetweenImages * static_cast<double>(columns - 1)) / static_cast<double>(columns));
   double top = layout.top + 4;
   for (std::size_t first = 0; first < shown; first += columns) {
     double height = 0;
@@ -88,13 +88,13 @@ ImagesLayout layout_of(const Images& what) {
       const Fits one = in_proportion(image, fits(image.height, image.width, std::min(room, 480.0), 24, greatest), greatest);
       layout.fits.push_back(one);
       layout.bars.push_back(bar_of(image, one));
-      layout.cells.push_back({kMargin + static_cast<double>(i - first) * (room + kGap), top,
+      layout.cells.push_back({kMargin + static_cast<double>(i - first) * (room + kBetweenImages), top,
                               static_cast<double>(one.columns.pixels()), static_cast<double>(one.rows.pixels())});
       layout.rooms.push_back(room);
       height = std::max(height, layout.cells.back().height);
       lines = std::max(lines, wrapped(image.caption, kSmallSize, room, 2).size() + (image.size ? 1 : 0));
     }
-    top += std::round(height + kCaptionLine * static_cast<double>(lines) + kGap + 4);
+    top += std::round(height + kImageCaptionLine * static_cast<double>(lines) + kBetweenImages + 4);
   }
   layout.height = top - layout.top;
   return layout;
@@ -160,11 +160,11 @@ Picture images(const Images& what) {
     if (const ScaleBar& bar = layout.bars[i]; !bar.text.empty()) {
       canvas.fill({cells.left, y - 8, bar.length, 4}, kInk);
       canvas.text(bar.text, {cells.left + bar.length + 8, y}, {.size = kSmallSize});
-      y += kCaptionLine;
+      y += kImageCaptionLine;
     }
     for (const std::string& line : wrapped(what.images[i].caption, kSmallSize, layout.rooms[i], 2)) {
       canvas.text(line, {cells.left, y}, {.size = kSmallSize});
-      y += kCaptionLine;
+      y += kImageCaptionLine;
     }
   }
   return page.picture();

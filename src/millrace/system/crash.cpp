@@ -20,25 +20,25 @@
 namespace millrace {
 namespace {
 
-struct Row {
+struct CaughtSignal {
   int number;
   const char* text;
   bool is_fault;  // true: a fault in the program itself
 };
-constexpr std::array<Row, 14> kSignals = {{{SIGSEGV, "a segmentation fault (SIGSEGV)", true},
-                                           {SIGBUS, "a bus error (SIGBUS)", true},
-                                           {SIGILL, "an illegal instruction (SIGILL)", true},
-                                           {SIGFPE, "an arithmetic exception (SIGFPE)", true},
-                                           {SIGABRT, "an abort (SIGABRT)", true},
-                                           {SIGQUIT, "a request to quit (SIGQUIT)", false},
-                                           {SIGXCPU, "the limit on its CPU time (SIGXCPU, ulimit -t)", false},
-                                           {SIGALRM, "an alarm (SIGALRM)", false},
-                                           {SIGUSR2, "a user's signal (SIGUSR2)", false},
-                                           {SIGVTALRM, "an alarm (SIGVTALRM)", false},
-                                           {SIGPROF, "a profiler's alarm (SIGPROF)", false},
-                                           {SIGSYS, "a system call that is forbidden here (SIGSYS)", false},
-                                           {SIGTRAP, "a trap (SIGTRAP)", false},
-                                           {SIGPWR, "a power failure (SIGPWR)", false}}};
+constexpr std::array<CaughtSignal, 14> kSignals = {{{SIGSEGV, "a segmentation fault (SIGSEGV)", true},
+                                                    {SIGBUS, "a bus error (SIGBUS)", true},
+                                                    {SIGILL, "an illegal instruction (SIGILL)", true},
+                                                    {SIGFPE, "an arithmetic exception (SIGFPE)", true},
+                                                    {SIGABRT, "an abort (SIGABRT)", true},
+                                                    {SIGQUIT, "a request to quit (SIGQUIT)", false},
+                                                    {SIGXCPU, "the limit on its CPU time (SIGXCPU, ulimit -t)", false},
+                                                    {SIGALRM, "an alarm (SIGALRM)", false},
+                                                    {SIGUSR2, "a user's signal (SIGUSR2)", false},
+                                                    {SIGVTALRM, "an alarm (SIGVTALRM)", false},
+                                                    {SIGPROF, "a profiler's alarm (SIGPROF)", false},
+                                                    {SIGSYS, "a system call that is forbidden here (SIGSYS)", false},
+                                                    {SIGTRAP, "a trap (SIGTRAP)", false},
+                                                    {SIGPWR, "a power failure (SIGPWR)", false}}};
 
 // Bytes of the main thread's stack for the handler.
 constexpr std::size_t kHandlerStack = 65536;
@@ -137,7 +137,7 @@ bool is_stack_overflow(const siginfo_t* info, const void* context) noexcept {
 }
 
 // Writes first what this thread has recorded, because the walk over the stack ends the process if the stack is damaged.
-void report_crash(const Row& row, const siginfo_t* info, const void* context) noexcept {
+void report_crash(const CaughtSignal& row, const siginfo_t* info, const void* context) noexcept {
   CrashReport report;
   report.out_of_stack = is_stack_overflow(info, context);
   report.what.add(report.out_of_stack ? "a stack overflow (SIGSEGV)" : row.text);
@@ -176,7 +176,7 @@ void report_crash(const Row& row, const siginfo_t* info, const void* context) no
 }
 
 // One thread reports. Other threads that crash meanwhile wait for it.
-void report_crash_once(const Row& row, const siginfo_t* info, const void* context) noexcept {
+void report_crash_once(const CaughtSignal& row, const siginfo_t* info, const void* context) noexcept {
   static std::atomic<long> reporter{0};
   const long self = ::syscall(SYS_gettid);
   long nobody = 0;
@@ -192,8 +192,8 @@ void report_crash_once(const Row& row, const siginfo_t* info, const void* contex
 }
 
 extern "C" void on_crash(int number, siginfo_t* info, void* context) {
-  Row row{number, "a signal", false};
-  for (const Row& known : kSignals) {
+  CaughtSignal row{number, "a signal", false};
+  for (const CaughtSignal& known : kSignals) {
     if (known.number == number) row = known;
   }
   if (row.is_fault) {
@@ -267,7 +267,7 @@ void install_crash_line() noexcept {
   action.sa_sigaction = &on_crash;
   action.sa_flags = static_cast<int>(SA_SIGINFO | SA_ONSTACK | SA_RESETHAND | SA_NODEFER);
   ::sigemptyset(&action.sa_mask);
-  for (const Row& row : kSignals) {
+  for (const CaughtSignal& row : kSignals) {
     struct sigaction before {};
     const bool is_free =
         ::sigaction(row.number, nullptr, &before) == 0 && (before.sa_flags & SA_SIGINFO) == 0 && before.sa_handler == SIG_DFL;

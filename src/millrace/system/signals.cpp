@@ -14,13 +14,13 @@
 namespace millrace {
 namespace {
 
-struct Row {
+struct StopSignal {
   int number;
   const char* name;
   const char* first;
   const char* second;
 };
-constexpr std::array<Row, 4> kCaught = {
+constexpr std::array<StopSignal, 4> kCaught = {
     {{SIGTERM, "SIGTERM", "a signal to stop (SIGTERM) before the first step", "a second signal to stop (SIGTERM)"},
      {SIGINT, "SIGINT", "a signal to stop (SIGINT) before the first step", "a second signal to stop (SIGINT)"},
      {SIGHUP, "SIGHUP", "a signal to stop (SIGHUP) before the first step", "a second signal to stop (SIGHUP)"},
@@ -58,7 +58,7 @@ void keep_name_of(int process) noexcept {
 }
 
 [[noreturn]] void leave_at_once(int number) noexcept {
-  for (const Row& row : kCaught) {
+  for (const StopSignal& row : kCaught) {
     if (row.number == number) log_last_signal(row.second);
   }
   ::_exit(exit_code_for(number));
@@ -75,7 +75,7 @@ extern "C" void on_alarm(int) {
   write_words(signal_name(number));
   write_words(kBeforeFirstStep);
   write_words("\n");
-  for (const Row& row : kCaught) {
+  for (const StopSignal& row : kCaught) {
     if (row.number == number) log_last_signal(row.first);
   }
   ::_exit(exit_code_for(number));
@@ -110,7 +110,7 @@ void install_signal_handlers() {
   action.sa_sigaction = &on_signal;
   action.sa_flags = SA_RESTART | SA_SIGINFO;
   ::sigemptyset(&action.sa_mask);
-  for (const Row& row : kCaught) {
+  for (const StopSignal& row : kCaught) {
     struct sigaction before {};
     const bool is_ignored = ::sigaction(row.number, nullptr, &before) == 0 && before.sa_handler == SIG_IGN;
     // A signal ignored by nohup or a shell's trap '' INT stays ignored.
@@ -132,7 +132,7 @@ std::string pending_signal_sender() {
 }
 
 const char* signal_name(int signal) noexcept {
-  for (const Row& row : kCaught) {
+  for (const StopSignal& row : kCaught) {
     if (row.number == signal) return row.name;
   }
   return "signal";
@@ -170,7 +170,7 @@ void stop_if_signalled() {
 void block_signals_in_this_thread() noexcept {
   sigset_t set;
   ::sigemptyset(&set);
-  for (const Row& row : kCaught) ::sigaddset(&set, row.number);
+  for (const StopSignal& row : kCaught) ::sigaddset(&set, row.number);
   ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
 }
 

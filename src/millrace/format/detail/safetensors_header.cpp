@@ -13,13 +13,13 @@
 namespace millrace::format::detail {
 namespace {
 
-constexpr std::size_t kMaxRank = 64;
+constexpr std::size_t kMostAxes = 64;
 constexpr std::size_t kShownName = 120;
 // Element types of the format that Millrace has no DType for.
 constexpr std::array<std::string_view, 8> kUnread = {"F8_E4M3", "F8_E5M2", "F8_E4M3FNUZ", "F8_E5M2FNUZ",
                                                      "F8_E8M0", "F6_E2M3", "F6_E3M2",     "F4"};
 
-std::string shown(std::string_view name) {
+std::string shown_name(std::string_view name) {
   return name.size() <= kShownName ? millrace::quoted(name) : millrace::quoted(name.substr(0, kShownName)) + "...";
 }
 
@@ -59,7 +59,7 @@ class Handler {
   bool number_unsigned(number_unsigned_t value) {
     if (place_ == Place::shape) {
       if (value > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) return unexpected("a size above 2^63");
-      if (tensor_.shape.size() == kMaxRank) return fail("tensor " + shown(tensor_.name) + " has more than 64 dimensions");
+      if (tensor_.shape.size() == kMostAxes) return fail("tensor " + shown_name(tensor_.name) + " has more than 64 dimensions");
       tensor_.shape.push_back(static_cast<std::int64_t>(value));
       return true;
     }
@@ -80,8 +80,8 @@ class Handler {
     const std::optional<DType> dtype = dtype_from_safetensors(value);
     if (!dtype) {
       is_unread_ = std::ranges::find(kUnread, value) != kUnread.end();
-      return fail("tensor " + shown(tensor_.name) + " has the " + (is_unread_ ? "" : "unknown ") + "dtype " + shown(value) +
-                  (is_unread_ ? ", which is not supported here" : ""));
+      return fail("tensor " + shown_name(tensor_.name) + " has the " + (is_unread_ ? "" : "unknown ") + "dtype " +
+                  shown_name(value) + (is_unread_ ? ", which is not supported here" : ""));
     }
     tensor_.dtype = *dtype;
     place_ = Place::entry;
@@ -96,7 +96,7 @@ class Handler {
 
   bool key(string_t& value) {
     if (place_ == Place::names) {
-      if (!names_.insert(value).second) return fail(shown(value) + " occurs twice");
+      if (!names_.insert(value).second) return fail(shown_name(value) + " occurs twice");
       tensor_ = StoredTensor{};
       tensor_.name = value;
       offsets_.clear();
@@ -105,14 +105,14 @@ class Handler {
       return move_to(Place::entry_value);
     }
     if (place_ == Place::metadata) {
-      if (header_.metadata.contains(value)) return fail("metadata key " + shown(value) + " occurs twice");
+      if (header_.metadata.contains(value)) return fail("metadata key " + shown_name(value) + " occurs twice");
       key_ = std::move(value);
       return move_to(Place::metadata_value);
     }
     if (value == "dtype") return first_time(has_dtype_, value) && move_to(Place::dtype);
     if (value == "shape") return first_time(has_shape_, value) && move_to(Place::shape_value);
     if (value == "data_offsets") return first_time(has_offsets_, value) && move_to(Place::offsets_value);
-    return fail("tensor " + shown(tensor_.name) + " has the unknown key " + shown(value));
+    return fail("tensor " + shown_name(tensor_.name) + " has the unknown key " + shown_name(value));
   }
 
   bool end_object() {
@@ -129,7 +129,8 @@ class Handler {
 
   bool end_array() {
     if (place_ == Place::offsets && offsets_.size() != 2) {
-      return fail("tensor " + shown(tensor_.name) + " has " + std::to_string(offsets_.size()) + " data_offsets instead of 2");
+      return fail("tensor " + shown_name(tensor_.name) + " has " + std::to_string(offsets_.size()) +
+                  " data_offsets instead of 2");
     }
     return move_to(Place::entry);
   }
@@ -153,15 +154,15 @@ class Handler {
   }
   bool unexpected(const std::string& what) {
     return fail(names_.empty() ? "the header is not a JSON object"
-                               : "the entry of " + shown(tensor_.name) + " has " + what + " in the wrong place");
+                               : "the entry of " + shown_name(tensor_.name) + " has " + what + " in the wrong place");
   }
   bool first_time(bool& seen, std::string_view name) {
-    if (seen) return fail("tensor " + shown(tensor_.name) + " has " + std::string(name) + " twice");
+    if (seen) return fail("tensor " + shown_name(tensor_.name) + " has " + std::string(name) + " twice");
     return seen = true;
   }
 
   bool take_tensor() {
-    const std::string who = "tensor " + shown(tensor_.name);
+    const std::string who = "tensor " + shown_name(tensor_.name);
     if (!has_dtype_ || !has_shape_ || !has_offsets_) {
       return fail(who + " lacks " + (!has_dtype_ ? "dtype" : !has_shape_ ? "shape" : "data_offsets"));
     }
@@ -204,13 +205,13 @@ std::string check_layout(const std::vector<StoredTensor>& tensors, std::uint64_t
   std::uint64_t end = 0;
   for (const StoredTensor* tensor : by_offset) {
     if (tensor->offset != end) {
-      return "tensor " + shown(tensor->name) + " begins at data byte " + std::to_string(tensor->offset) +
+      return "tensor " + shown_name(tensor->name) + " begins at data byte " + std::to_string(tensor->offset) +
              (tensor->offset < end ? ", inside the tensor before it" : ", which leaves a hole before it") + " (expected " +
              std::to_string(end) + ")";
     }
     end += tensor->bytes;  // cannot wrap: offset + bytes was read as one 64-bit number
     if (end > data_bytes) {
-      return "tensor " + shown(tensor->name) + " ends at data byte " + std::to_string(end) + ", but the file holds only " +
+      return "tensor " + shown_name(tensor->name) + " ends at data byte " + std::to_string(end) + ", but the file holds only " +
              std::to_string(data_bytes) + ": it was cut off";
     }
   }
