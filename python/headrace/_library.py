@@ -86,15 +86,17 @@ def library() -> Library:
 
 
 _KINDS = {"ConfigError": UsageError, "UsageError": MomentError, "DataError": DataError, "SnapshotError": StateError}
-# The library speaks of keys of a config; here they are arguments.
+# The library speaks of keys of a config; here they are arguments. Only these: a file may be called data.npy.
+_KEYS = re.compile(r"\bdata\.(accept_changed|bad_samples|batch_size|cache|cache_bytes|drop_last|max_bad_fraction|max_buffer_bytes|prefetch|shuffle|workers)\b(?!\.)"
+                   r"(=(?:true|false)\b)?")
 _ARGUMENTS = {"workers": "readers"}
 
 
 def in_python(text: str) -> str:
     """A sentence of the library in the words of this package: data.batch_size=4 is batch_size=4."""
-    text = re.sub(r"\bdata\.([a-z_]+\b)(?!\.)", lambda found: _ARGUMENTS.get(found[1], found[1]), text)
-    text = text.replace("or accept that they have changed", "or load with accept_changed=True")
-    return text.replace("the recipe's data()", "the pipeline").replace("=false", "=False").replace("=true", "=True")
+    text = _KEYS.sub(lambda found: _ARGUMENTS.get(found[1], found[1]) + {"=true": "=True", "=false": "=False"}.get(found[2], ""), text)
+    text = text.replace("or accept that they have changed", "or load with accept_changed=True").replace("set train.seed as it was, or begin a new run", "make the loader with that seed")
+    return text.replace("the recipe's data()", "the pipeline").replace("the recipe holds", "the loop holds")
 
 
 def failure() -> Exception:
