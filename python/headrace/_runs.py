@@ -141,11 +141,12 @@ class Run:
         """Whether a process is training in it: it holds the folder's lock."""
         try:
             with open(self.folder / "lock") as lock:
-                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except FileNotFoundError:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                except OSError:
+                    return True
+        except OSError:  # not there, or another user's
             return False
-        except OSError:
-            return True
         return False
 
     # -- what it measured --------------------------------------------------------------------------------------------------
@@ -361,7 +362,8 @@ def _has_open(pid: str, file: Path) -> bool:
 
 
 def _is_run(folder: Path) -> bool:
-    return any((folder / name).exists() for name in ("run.json", "log.jsonl", "summary.json")) or (folder / "snapshots").is_dir()
+    # By os.path, which says False for a folder of another user that may not be read.
+    return any(os.path.exists(folder / name) for name in ("run.json", "log.jsonl", "summary.json")) or os.path.isdir(folder / "snapshots")
 
 
 def _failure(text: str, folder: Path) -> RunError:
@@ -391,7 +393,11 @@ def runs(folder: str | os.PathLike = "runs") -> list[Run]:
         raise MissingError(f"there is no folder {root}", f"headrace.runs({str(folder)!r})", f"runs lie in runs/<recipe>/<name>; the current folder is {os.getcwd()}")
 
     def below(place: Path, depth: int) -> Iterator[Run]:
-        for entry in sorted(path for path in place.iterdir() if path.is_dir() and not path.is_symlink()):
+        try:
+            folders = sorted(path for path in place.iterdir() if path.is_dir() and not path.is_symlink())
+        except PermissionError:
+            return
+        for entry in folders:
             if _is_run(entry):
                 yield Run(entry)
             elif depth + 1 < _DEEPEST:
@@ -413,9 +419,12 @@ def _program(where: str) -> str:
         raise MissingError(f"there is no program {given}, which MILLRACE names" if given else "the program millrace is not on the PATH", where,
                            "install it into an environment of its own (python3 -m venv millrace && millrace/bin/pip install millrace-train) and set "
                            "MILLRACE=millrace/bin/millrace")
-    said = subprocess.run([found, "--version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")
-    if not said.stdout.startswith("Millrace "):
-        failure = said.stderr.strip().splitlines()
+    try:
+        said = subprocess.run([found, "--version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")
+        is_ours, failure = said.stdout.startswith("Millrace "), said.stderr.strip().splitlines()
+    except OSError as error:
+        is_ours, failure = False, [str(error)]
+    if not is_ours:
         raise FileError(f"{found} is not Millrace, or can't be started" + (f": {failure[0]}" if failure else ""), where,
                         "another package has a command of that name: set MILLRACE to the path of the one from millrace-train")
     return found
