@@ -4,6 +4,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -27,7 +28,7 @@ Starts COMMAND (python train.py, torchrun ..., accelerate launch ...) again and 
 DataLoader (workers, batches ahead, pinned memory), for torch's threads and for the environment, and says which lines to change.
 
 The script is not changed. Each trial runs in a copy of the current folder (files above 16 MB are linked, not copied), with trackers off,
-and is ended after its steps. A trial that would write a file anywhere else is ended before it does.
+and is ended after its steps. A trial in which Python, torch or safetensors would write a file anywhere else is ended before it does.
 
   --steps N     steps of a trial in the comparison at the end; those of the search have a quarter (200)
   --minutes M   begin no further trial of the search after this time (30)
@@ -66,7 +67,7 @@ def parse(words: Sequence[str]) -> dict[str, Any]:
                 raise UsageError(f"{name} takes a number, not {value or 'nothing'}", where, "write: headrace tune --steps 200 -- python train.py") from None
         else:
             raise UsageError(f"headrace tune has no option {word}" if word.startswith("-") else "there is no -- before the command", where,
-                             "options: --steps N, --minutes M, --writes, --json" if word.startswith("-") else f"write: headrace tune -- {' '.join([word, *before])}")
+                             "options: --steps N, --minutes M, --writes, --json" if word.startswith("-") else f"write: headrace tune -- {shlex.join([word, *before])}")
     if not chosen["command"]:
         raise UsageError("there is no command behind --", where, RIGHT)
     if chosen["steps"] < 20:
@@ -208,7 +209,7 @@ def lines_of(best: Setting, evidence: dict[str, Any], command: Sequence[str]) ->
     if best.threads:
         lines.append(f"torch.set_num_threads({best.threads})   (at the beginning)")
     if best.environment:
-        lines.append(f"headrace run -- {' '.join(command)}   (as the command)")
+        lines.append(f"headrace run -- {shlex.join(command)}   (as the command)")
     return lines
 
 

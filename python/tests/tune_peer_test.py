@@ -216,6 +216,18 @@ class Tries(unittest.TestCase):
             trials.run(Setting(), 25, None)
         self.assertFalse(outside.exists())
 
+    @unittest.skipUnless(importlib.util.find_spec("safetensors"), "there is no safetensors in this Python")
+    def test_what_is_written_outside_of_python_is_noticed_too(self):
+        saves = ("torch.save(obj=model.state_dict(), f=os.environ['MODEL'])", "safetensors.torch.save_file(model.state_dict(), os.environ['MODEL'])",
+                 "safetensors.torch.save_file(tensors=model.state_dict(), filename=os.environ['MODEL'])")
+        for save in saves:
+            outside = self.folder / "model.bin"
+            (self.folder / "train.py").write_text(SCRIPT.replace("import torch\n", "import torch\nimport safetensors.torch\n", 1) + f"    {save}\n")
+            with self.subTest(save), unittest.mock.patch.dict(os.environ, MODEL=str(outside)), tune.Trials([sys.executable, "train.py"], False) as trials, \
+                    self.assertRaisesRegex(UsageError, "would write.*model.bin"):
+                trials.run(Setting(), 25, None)
+            self.assertFalse(outside.exists())
+
 
 if __name__ == "__main__":
     unittest.main()
