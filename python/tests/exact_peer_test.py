@@ -185,18 +185,21 @@ class Resume(unittest.TestCase):
         self.assertEqual(seen(headrace.exact(Augmented(), 3, shuffle=True, num_workers=1)), expected)
 
     def test_a_transform_that_replaces_another_between_epochs_is_seeded(self):
-        def second_epoch(loader, data):
+        def second_epoch(state=None, **options):
+            data = Augmented()
+            loader = headrace.exact(data, 3, shuffle=True, **options)
+            if state is None:
+                flat(loader)
+            else:
+                loader.load_state_dict(state)
+            state = loader.state_dict()
             data.transform = Augmentation()
-            return seen(loader)
+            return state, seen(loader)
 
-        data = Augmented()
-        loader = headrace.exact(data, 3, shuffle=True)
-        flat(loader)
-        state = loader.state_dict()
-        expected = second_epoch(loader, data)
-        loader = headrace.exact(data, 3, shuffle=True)
-        loader.load_state_dict(state)
-        self.assertEqual(second_epoch(loader, data), expected)
+        state, expected = second_epoch()
+        for options in ({}, {"num_workers": 1, "persistent_workers": False}):
+            self.assertEqual(second_epoch(**options), (state, expected))
+            self.assertEqual(second_epoch(state, **options), (state, expected))
 
     def test_the_callers_generators_stay_where_they_are(self):
         def drawn(read):
