@@ -83,7 +83,7 @@ class Trials:
     def __init__(self, command: Sequence[str], writes: bool):
         self.command, self.writes = list(command), writes
         self.theirs = os.getcwd()
-        self.folder = Path(tempfile.mkdtemp(prefix="headrace-tune-"))
+        self.folder = Path(tempfile.mkdtemp(prefix=scratch.OWN))
         self.where = ""          # the line of the DataLoader
         self.evidence: dict[str, Any] = {}  # of the latest trial
         self.count = 0
@@ -264,14 +264,16 @@ def main(words: Sequence[str]) -> int:
         return 0
     check(chosen["command"], "tune")
     _announce(chosen["command"], chosen["steps"], chosen["minutes"], chosen["writes"])
-    before = signal.signal(signal.SIGTERM, _interrupt)
+    # A terminal that is closed sends SIGHUP, unless nohup has it ignored.
+    before = {number: signal.signal(number, _interrupt) for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) != signal.SIG_IGN}
     try:
         result = tune(chosen["command"], chosen["steps"], chosen["minutes"], chosen["writes"])
     except KeyboardInterrupt as stopped:
         _tell("interrupted: nothing is left of its trials")
         return 128 + (stopped.args[0] if stopped.args else signal.SIGINT)
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
     _say(result)
     if chosen["json"]:
         print(json.dumps(result))

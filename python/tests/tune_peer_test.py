@@ -3,8 +3,11 @@ import contextlib
 import importlib.util
 import io
 import os
+import signal
+import subprocess
 import sys
 import tempfile
+import time
 import unittest
 import unittest.mock
 from pathlib import Path
@@ -158,6 +161,34 @@ class ChangesNothing(unittest.TestCase):
         self.assertFalse((copy / "sub/small.txt").is_symlink())
         self.assertTrue((copy / "large.bin").is_symlink())
         self.assertFalse((copy / ".git").exists())
+
+    def test_what_may_not_be_read_is_linked(self):
+        mine = self.folder / "mine"
+        (mine / "theirs").mkdir(parents=True)
+        (mine / "key").write_text("a")
+        (mine / "train.py").write_text("")
+        for closed in ("theirs", "key"):
+            (mine / closed).chmod(0)
+        with unittest.mock.patch("os.access", lambda path, mode: os.stat(path).st_mode & 0o444 != 0):  # root may read all
+            self.assertEqual(scratch.copy_of(mine, self.folder / "copy"), 0)
+        self.assertEqual([(self.folder / "copy" / name).is_symlink() for name in ("theirs", "key", "train.py")], [True, True, False])
+        (mine / "theirs").chmod(0o755)
+
+    def test_a_signal_ends_it_with_all_that_it_started(self):
+        (self.folder / "train.py").write_text("import os, time\nopen('../../begun', 'w').write(str(os.getpid()))\ntime.sleep(1000)\n")
+        (self.folder / "temporary").mkdir()
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            environment = {**os.environ, "PYTHONPATH": str(PYTHON), "TMPDIR": str(self.folder / "temporary")}
+            with subprocess.Popen([sys.executable, "-m", "headrace", "tune", "--writes", "--", sys.executable, "train.py"], cwd=self.folder, env=environment,
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL)) as tuning:
+                while not (begun := list((self.folder / "temporary").glob("*/begun"))) or not begun[0].read_text():
+                    self.assertIsNone(tuning.poll())
+                    time.sleep(0.02)
+                script = int(begun[0].read_text())
+                tuning.send_signal(number)
+                self.assertEqual(tuning.wait(), 128 + number, tuning.stderr.read())
+            self.assertEqual(list((self.folder / "temporary").iterdir()), [])
+            self.assertFalse(os.path.exists(f"/proc/{script}"))
 
     def test_a_folder_that_is_too_large_is_refused(self):
         mine = self.folder / "mine"
