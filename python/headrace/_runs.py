@@ -318,8 +318,13 @@ class Run:
         return self._output.read_text(errors="replace") if self._output is not None else ""
 
     def _raise_failure(self) -> None:
-        if self._process is not None and self._process.poll() not in (None, 0, *_ASKED_TO_STOP):
-            raise _failure(self.output or f"the program ended with {self._process.poll()}", self.folder)
+        code = self._process.poll() if self._process is not None else None
+        if code is not None and code < 0:  # without a word of its own
+            name = signal.Signals(-code).name if -code in signal.valid_signals() else f"signal {-code}"
+            raise RunError(f"the program was ended by {name}", str(self.folder), "run.output has what it printed" + (
+                "; where memory ran out, the kernel sends SIGKILL" if -code == signal.SIGKILL else "") + "; the same words resume the run")
+        if code not in (None, 0, *_ASKED_TO_STOP):
+            raise _failure(self.output or f"the program ended with {code}", self.folder)
 
     # -- how it looks ------------------------------------------------------------------------------------------------------
 

@@ -235,6 +235,16 @@ class Train(unittest.TestCase):
                 self.assertIn(what, caught.exception.what)
                 self.assertIn("MILLRACE", caught.exception.next)
 
+    def test_a_program_that_is_killed_is_told(self):
+        with tempfile.TemporaryDirectory() as folder:
+            program = Path(folder) / "millrace"
+            program.write_text(f"#!/bin/sh\n[ $1 = --version ] && echo Millrace 1 && exit\nmkdir {folder}/run\necho step 1\necho > {folder}/run/log.jsonl\nkill -9 $$\n")
+            program.chmod(0o755)
+            with unittest.mock.patch.dict(os.environ, {"MILLRACE": str(program)}), self.assertRaises(headrace.RunError) as caught:
+                headrace.train("cosmology", run=Path(folder) / "run").wait()
+        self.assertEqual(caught.exception.what, "the program was ended by SIGKILL")
+        self.assertIn("where memory ran out", caught.exception.next)
+
     def test_it_starts_stops_resumes_and_says_what_is_wrong(self):
         program = Path(os.environ.get("MILLRACE_BUILD", "build/release")) / "millrace"
         if not program.exists():
