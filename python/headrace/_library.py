@@ -8,7 +8,7 @@ import os
 import re
 from pathlib import Path
 
-from headrace.errors import DataError, Error, MissingError, MomentError, StateError, UsageError
+from headrace.errors import DataError, Error, KindError, MissingError, MomentError, StateError, UsageError
 
 FAILED, END, BATCH, NOT_YET = -1, 0, 1, 2
 
@@ -105,6 +105,24 @@ def failure() -> Exception:
     if said["kind"] == "MemoryError":
         return MemoryError(f"{said['what']}; {said['next']}")
     return _KINDS.get(said["kind"], Error)(*(in_python(said[part]) for part in ("what", "where", "next")))
+
+
+def _plain(value):
+    """A number of NumPy or torch as one of Python."""
+    try:
+        return value.item()
+    except (AttributeError, ValueError, RuntimeError):  # or an array of several numbers
+        raise TypeError(f"{value!r} is neither a number nor a text") from None
+
+
+def encoded(description: dict) -> bytes:
+    """The description for the library, whose own words for what JSON can't hold would not be about arguments."""
+    try:
+        return json.dumps(description, default=_plain, allow_nan=False, ensure_ascii=False).encode()
+    except ValueError as error:  # UnicodeEncodeError too
+        raise UsageError(f"an argument can't be passed on: {error}", "headrace.Loader()", "give finite numbers, and texts and paths in UTF-8") from None
+    except TypeError as error:
+        raise KindError(f"an argument is of the wrong type: {error}", "headrace.Loader()", "give plain numbers and texts") from None
 
 
 def text(result: bytes | None):

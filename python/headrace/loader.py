@@ -102,24 +102,6 @@ def _promised_bytes() -> int:
     return promised
 
 
-def _plain(value: Any) -> Any:
-    """A number of NumPy or torch as one of Python."""
-    try:
-        return value.item()
-    except (AttributeError, ValueError, RuntimeError):  # or an array of several numbers
-        raise TypeError(f"{value!r} is neither a number nor a text") from None
-
-
-def _json(description: dict) -> bytes:
-    """The description for the library, whose own words for what JSON can't hold would not be about arguments."""
-    try:
-        return json.dumps(description, default=_plain, allow_nan=False, ensure_ascii=False).encode()
-    except ValueError as error:  # UnicodeEncodeError too
-        raise UsageError(f"an argument can't be passed on: {error}", "headrace.Loader()", "give finite numbers, and texts and paths in UTF-8") from None
-    except TypeError as error:
-        raise KindError(f"an argument is of the wrong type: {error}", "headrace.Loader()", "give plain numbers and texts") from None
-
-
 def _levels_to_the_caller() -> int:
     """stacklevel of the line outside this file that led here."""
     level, frame = 1, sys._getframe(1)
@@ -202,11 +184,12 @@ class Loader:
                        "max_buffer_bytes": "auto" if max_buffer_bytes is None else max_buffer_bytes, "bad_samples": bad_samples,
                        "max_bad_fraction": max_bad_fraction, "rank": self.rank, "ranks": self.ranks, "ranks_here": here}
         self._maps = Maps(functions)
-        text = _json(description)
+        text = _library.encoded(description)
         self._library = library()
         self._lock = threading.RLock()
-        # Its slot is not null while the loop has not had the batch: an exception that comes behind a call, such as Ctrl-C, loses none.
-        self._batch = _library.Batch()
+        # One of these two owns a batch that the loop has not had yet: no exception of a signal loses it, and handlers may call the loader.
+        self._batch = _library.Batch()     # its slot is not null
+        self._slot: _Slot | None = None
         self._batch_at = ctypes.byref(self._batch)
         self._handle = self._library.open(text, self._maps.table, self._maps.count,
                                          None if self._device is None else self._device.watch)
@@ -250,21 +233,21 @@ class Loader:
                 epoch.over = True
                 self._end()
                 raise StopIteration
-            self._maps.raise_interrupt()
-            batch, slot = self._batch, _Slot(self._library.release)
+            batch, slot = self._batch, self._taken()
             made = self._arrays.made(batch, slot)
+            self._refuse_moved(slot)
             self._epoch, self._handed = batch.epoch, batch.index + 1
             self._bad += batch.bad
-            slot.address, batch.slot = batch.slot, None
+            self._slot = None
             return made
 
     def _pull(self, waits: bool = True) -> int:
         """Asks the library for the next batch: BATCH, END, or without waiting NOT_YET."""
-        if self._batch.slot:
+        if self._slot is not None or self._batch.slot:
             return BATCH
-        call, handle, at = self._library.next, self._handle, self._batch_at
+        call, at = self._library.next, self._batch_at
         while True:
-            code = call(handle, _PATIENCE_MS if waits else 0, at)
+            code = call(self._opened(), _PATIENCE_MS if waits else 0, at)
             if code == BATCH or code == END:
                 return code
             if code != NOT_YET:
@@ -275,6 +258,23 @@ class Loader:
             if not waits:
                 return code
             self._show_messages()
+
+    def _taken(self) -> _Slot:
+        """The owner of the batch that _pull() got."""
+        self._maps.raise_interrupt()
+        slot = self._slot
+        if slot is None:
+            self._slot = slot = _Slot(self._library.release)
+            slot.address, self._batch.slot = self._batch.slot, None  # Python hears no signal since the slot was made
+            if slot.address is None:
+                self._slot = None
+                self._refuse_moved(slot)
+        return slot
+
+    def _refuse_moved(self, slot: _Slot) -> None:
+        if self._slot is not slot:
+            self._opened()
+            raise MomentError("a signal handler gave the loader another place", "headrace.Loader", "begin another loop, which starts there")
 
     def _next_on_device(self, epoch: _Epoch) -> dict:
         """The batch whose copy was begun one step ago. The copy of the next is begun before the loop gets it, if that one has been read."""
@@ -310,10 +310,10 @@ class Loader:
         if code == END:
             self._ahead.append(END)
         elif code == BATCH:
-            self._maps.raise_interrupt()
-            batch, slot = self._batch, _Slot(self._library.release)
-            copy = self._device.start(batch, slot)  # where the device has no memory, the batch comes again
-            slot.address, batch.slot = batch.slot, None
+            slot = self._taken()
+            copy = self._device.start(self._batch, slot)  # where the device has no memory, the batch comes again
+            self._refuse_moved(slot)
+            self._slot = None
             self._ahead.append(copy)
 
     def _drop_ahead(self) -> None:
@@ -321,6 +321,11 @@ class Loader:
             dropped = self._ahead.popleft()
             if isinstance(dropped, _device.Copy):
                 self._device.drop(dropped)
+        self._give_back()
+
+    def _give_back(self) -> None:
+        """Of a batch that the loop shall not have."""
+        self._slot = None
         slot, self._batch.slot = self._batch.slot, None
         self._library.release(slot)
 
@@ -328,7 +333,9 @@ class Loader:
         """(epoch, number, samples, bad samples) of each batch that the library has handed over, and the loop has not had."""
         batches = [(copy.epoch, copy.index, copy.rows, copy.bad) for copy in self._ahead if isinstance(copy, _device.Copy)]
         last = self._batch
-        return [*batches, (last.epoch, last.index, sum(last.rows[:len(self._groups)]), last.bad)] if last.slot else batches
+        if self._slot is not None or last.slot:
+            batches.append((last.epoch, last.index, sum(last.rows[:len(self._groups)]), last.bad))
+        return batches
 
     def _begin(self, epoch: _Epoch) -> None:
         if epoch.begun:
@@ -452,8 +459,7 @@ class Loader:
             handle, self._handle = self._handle, None
             if handle is not None:
                 try:
-                    slot, self._batch.slot = self._batch.slot, None
-                    self._library.release(slot)
+                    self._give_back()
                     if self._device is not None:
                         self._ahead.clear()
                         self._device.close()

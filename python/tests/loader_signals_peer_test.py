@@ -78,6 +78,41 @@ class Signals(host.LoaderTest):
         self.assertEqual(next(loop)["n"][0], 8)
         self.assertEqual((states[0]["next_batch"], loader.state_dict()["next_batch"]), (1, 2))
 
+    def test_an_exception_while_arrays_are_made_loses_no_batch(self):
+        loader, seen = self.loader(as_="numpy"), []
+        loop, made = iter(loader), loader._arrays.made
+        for number in range(7):
+            loader._arrays.made = lambda batch, slot: (made(batch, slot), self.raises())
+            self.assertRaises(Odd, next, loop)
+            self.assertEqual((loader.state_dict()["next_batch"], loader.counters()["batches"]), (number, number))
+            loader._arrays.made = made
+            seen.append(next(loop)["n"].tolist())
+        self.assertEqual(seen, self.numbers(self.loader(as_="numpy")))
+
+    def test_a_handler_may_close_or_move_the_loader(self):
+        first = self.loader(as_="numpy").state_dict()
+        for when in ("behind the call", "while arrays are made"):
+            for act, said in ((lambda loader: loader.close(), "closed"), (lambda loader: loader.load_state_dict(first), "another place")):
+                loader = self.loader(as_="numpy")
+                library, loop, made = Library(loader), iter(loader), loader._arrays.made
+                next(loop)
+                if when == "behind the call":
+                    library.handler = lambda: act(loader)
+                else:
+                    loader._arrays.made = lambda batch, slot: (act(loader), made(batch, slot))[1]
+                with self.subTest(when, said=said), self.assertRaisesRegex(mr.MomentError, said):
+                    next(loop)
+                loader._arrays.made = made
+                if said != "closed":
+                    self.assertEqual(len(self.numbers(loader)), 7)
+
+    def test_a_handler_may_close_the_loader_before_a_batch_is_there(self):
+        loader = self.loader(as_="numpy")
+        library = Library(loader)
+        library.next = lambda *arguments: loader.close() or 2  # NOT_YET
+        with self.assertRaisesRegex(mr.MomentError, "closed"):
+            next(iter(loader))
+
     def test_no_memory_is_left_behind(self):
         with warnings.catch_warnings():
             warnings.simplefilter("error", mr.LoaderWarning)  # it would say that batches are kept
