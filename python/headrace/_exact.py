@@ -61,9 +61,20 @@ class _Generators:
         _current_seed = None
 
 
+def _seeder(part: Any) -> Callable[[int], Any] | None:
+    """What seeds a transform that has a generator of its own: set_random_seed in Albumentations, whose set_random_state takes generators;
+    set_random_state in MONAI."""
+    if isinstance(part, type):
+        return None
+    seed = next((found for name in ("set_random_seed", "set_random_state") if callable(found := getattr(part, name, None))), None)
+    if seed is None or not hasattr(part, "_get_effective_seed"):
+        return seed
+    # Newer Albumentations adds torch's seed to the given one, in worker processes alone.
+    return lambda number: seed((number - part._get_effective_seed(0)) % (1 << 32))
+
+
 def _seeders(dataset: Any) -> list[Callable[[int], Any]]:
-    """What seeds transforms that have generators of their own, as those of MONAI (set_random_state) and Albumentations (set_random_seed) do:
-    of a dataset, of its attributes, and of the datasets in it."""
+    """What seeds the transforms of a dataset, of its attributes, and of the datasets in it."""
     found, left, seen = [], [dataset], set()
     while left:
         holder = left.pop()
@@ -71,11 +82,7 @@ def _seeders(dataset: Any) -> list[Callable[[int], Any]]:
             continue
         seen.add(id(holder))
         attributes = getattr(holder, "__dict__", {})
-        for part in (holder, *attributes.values()):
-            for name in ("set_random_state", "set_random_seed"):
-                if not isinstance(part, type) and callable(getattr(part, name, None)):
-                    found.append(getattr(part, name))
-                    break
+        found.extend(seeder for part in (holder, *attributes.values()) if (seeder := _seeder(part)) is not None)
         inner = [attributes.get("dataset"), *(attributes["datasets"] if isinstance(attributes.get("datasets"), (list, tuple)) else ())]
         left.extend(each for each in inner if each is not None)
     return found
@@ -130,15 +137,18 @@ class _Batches:
         self.dataset, self.collate, self.seed = dataset, collate, seed
         self.generators: _Generators | None = None
         self.seeders: list[Callable[[int], Any]] = []
+        self.seeders_epoch = -1  # in which they were looked up: between two epochs a script may replace a transform
 
     def __getstate__(self) -> dict:
-        return {**self.__dict__, "generators": None, "seeders": []}
+        return {**self.__dict__, "generators": None, "seeders": [], "seeders_epoch": -1}
 
     def __getitem__(self, key: tuple[int, int, list[int]]) -> Any:
         from torch.utils.data import default_collate, get_worker_info
-        if self.generators is None:
-            self.generators, self.seeders = _Generators(), _seeders(self.dataset)
         epoch, first, indices = key
+        if self.generators is None:
+            self.generators = _Generators()
+        if epoch != self.seeders_epoch:
+            self.seeders, self.seeders_epoch = _seeders(self.dataset), epoch
         in_worker = get_worker_info() is not None
         samples, where = [], f"epoch {epoch}, position {first}"
         for position, index in enumerate(indices, first):
@@ -295,11 +305,13 @@ class Exact:
 
     def _begin(self) -> tuple[int, Iterator]:
         checks.same_length(self.dataset, self._length)
+        ranks = self._ranks()
+        checks.some_batch(self._length, self.batch_size, ranks[1], self.drop_last)
         if not self._untouched:
             self._epoch, self._position = self._epoch + 1, 0  # The loop before was left early.
         self._untouched = False
         self._turn += 1
-        self._ranks_now = self._ranks()
+        self._ranks_now = ranks
         if self._loader is None:
             self._loader = self._make_loader()
         self._keys.batches = _keys_of(self._epoch, self._position, self._order(self._epoch), self.batch_size, self._ranks_now, self.drop_last)

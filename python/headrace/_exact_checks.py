@@ -95,9 +95,14 @@ def options(given: Any, batch_size: Any, options: dict[str, Any]) -> None:
                              f"give num_workers=1 or more, or leave {name} out")
     if options.get("prefetch_factor") is not None:
         whole_number("prefetch_factor", options["prefetch_factor"], 1)
-    if options["drop_last"] and len(given) < batch_size * (ranks or 1):
-        raise UsageError(f"no batch is left: the dataset has {len(given)} samples, fewer than the {batch_size * (ranks or 1)} of a step, and drop_last leaves them out",
-                         f"{WHERE}(batch_size={batch_size}, drop_last=True)", "take a smaller batch_size, or drop_last=False")
+    some_batch(len(given), batch_size, ranks or 1, options["drop_last"])
+
+
+def some_batch(length: int, batch_size: int, ranks: int, drop_last: bool) -> None:
+    if drop_last and length < batch_size * ranks:
+        raise UsageError(f"no batch is left: the dataset has {length} samples, fewer than the {batch_size * ranks} of a step, and drop_last leaves them out",
+                         f"{WHERE}(batch_size={batch_size}, drop_last=True)" + (f" of {ranks} ranks" if ranks > 1 else ""),
+                         "take a smaller batch_size, or drop_last=False")
 
 
 def same_length(given: Any, length: int) -> None:

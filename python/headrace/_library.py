@@ -8,7 +8,7 @@ import os
 import re
 from pathlib import Path
 
-from headrace.errors import DataError, Error, MissingError, MomentError, StateError, UsageError
+from headrace.errors import DataError, Error, KindError, MissingError, MomentError, StateError, UsageError
 
 FAILED, END, BATCH, NOT_YET = -1, 0, 1, 2
 
@@ -86,15 +86,17 @@ def library() -> Library:
 
 
 _KINDS = {"ConfigError": UsageError, "UsageError": MomentError, "DataError": DataError, "SnapshotError": StateError}
-# The library speaks of keys of a config; here they are arguments.
+# The library speaks of keys of a config; here they are arguments. Only these: a file may be called data.npy.
+_KEYS = re.compile(r"\bdata\.(accept_changed|bad_samples|batch_size|cache|cache_bytes|drop_last|max_bad_fraction|max_buffer_bytes|prefetch|shuffle|workers)\b(?!\.)"
+                   r"(=(?:true|false)\b)?")
 _ARGUMENTS = {"workers": "readers"}
 
 
 def in_python(text: str) -> str:
     """A sentence of the library in the words of this package: data.batch_size=4 is batch_size=4."""
-    text = re.sub(r"\bdata\.([a-z_]+\b)(?!\.)", lambda found: _ARGUMENTS.get(found[1], found[1]), text)
-    text = text.replace("or accept that they have changed", "or load with accept_changed=True")
-    return text.replace("the recipe's data()", "the pipeline").replace("=false", "=False").replace("=true", "=True")
+    text = _KEYS.sub(lambda found: _ARGUMENTS.get(found[1], found[1]) + {"=true": "=True", "=false": "=False"}.get(found[2], ""), text)
+    text = text.replace("or accept that they have changed", "or load with accept_changed=True").replace("set train.seed as it was, or begin a new run", "make the loader with that seed")
+    return text.replace("the recipe's data()", "the pipeline").replace("the recipe holds", "the loop holds")
 
 
 def failure() -> Exception:
@@ -103,6 +105,24 @@ def failure() -> Exception:
     if said["kind"] == "MemoryError":
         return MemoryError(f"{said['what']}; {said['next']}")
     return _KINDS.get(said["kind"], Error)(*(in_python(said[part]) for part in ("what", "where", "next")))
+
+
+def _plain(value):
+    """A number of NumPy or torch as one of Python."""
+    try:
+        return value.item()
+    except (AttributeError, ValueError, RuntimeError):  # or an array of several numbers
+        raise TypeError(f"{value!r} is neither a number nor a text") from None
+
+
+def encoded(description: dict) -> bytes:
+    """The description for the library, whose own words for what JSON can't hold would not be about arguments."""
+    try:
+        return json.dumps(description, default=_plain, allow_nan=False, ensure_ascii=False).encode()
+    except ValueError as error:  # UnicodeEncodeError too
+        raise UsageError(f"an argument can't be passed on: {error}", "headrace.Loader()", "give finite numbers, and texts and paths in UTF-8") from None
+    except TypeError as error:
+        raise KindError(f"an argument is of the wrong type: {error}", "headrace.Loader()", "give plain numbers and texts") from None
 
 
 def text(result: bytes | None):

@@ -26,6 +26,7 @@ class _PythonMap:
         self.function = function
         self.seconds = 0.0
         self.error: Exception | None = None  # of the latest call that failed
+        self.failed = 0.0                    # when that was
         self.interrupt: BaseException | None = None  # Ctrl-C, where the calling thread reads
         self._lock = threading.Lock()
         self._fields: list = []
@@ -43,7 +44,7 @@ class _PythonMap:
             count = 1
             for size in shape:
                 count *= size
-            views.append((field["name"], ctypes.c_ubyte * (count * dtype.itemsize), dtype, shape))
+            views.append((field["name"], ctypes.c_ubyte * (count * dtype.itemsize), field["dtype"], dtype, shape))
         return views
 
     def call(self, fields: Any, made: Any, seed: int, _context: Any) -> int:
@@ -51,18 +52,20 @@ class _PythonMap:
         began = time.perf_counter()
         try:
             sample = {}
-            for i, (name, memory, dtype, shape) in enumerate(self._fields):
+            for i, (name, memory, _, dtype, shape) in enumerate(self._fields):
                 sample[name] = numpy.frombuffer(memory.from_address(fields[i]), dtype).reshape(shape)
                 sample[name].flags.writeable = False
             result = self.function(sample, numpy.random.Generator(numpy.random.Philox(seed)))
-            for i, (name, memory, dtype, shape) in enumerate(self._made):
+            for i, (name, memory, kind, dtype, shape) in enumerate(self._made):
                 value = numpy.asarray(result[name])
                 if value.shape != shape:
                     raise ValueError(f'the function of map() made "{name}" of shape {value.shape}, and makes= says {shape}')
+                if kind == "bf16" and value.dtype != dtype:
+                    raise ValueError(f'the function of map() made "{name}" of {value.dtype} numbers: NumPy has no bf16, give its bits as uint16, or say f32')
                 numpy.frombuffer(memory.from_address(made[i]), dtype).reshape(shape)[...] = value
             return 0
         except Exception as error:  # it can't pass through the library
-            self.error = error
+            self.error, self.failed = error, time.perf_counter()
             return 1
         except BaseException as interrupt:
             self.interrupt = interrupt
@@ -95,7 +98,7 @@ class Maps:
 
     def error(self) -> Exception | None:
         """The exception of the latest call that failed."""
-        return next((python.error for python in self._python if python.error is not None), None)
+        return max(self._python, key=lambda python: python.failed).error if self._python else None
 
     def raise_interrupt(self) -> None:
         """Raises what ended a call from outside, such as Ctrl-C."""

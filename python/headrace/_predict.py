@@ -24,7 +24,11 @@ def _written(folder: Path, inputs: Any, where: str) -> Path:
         _safetensors.save(folder / "input.safetensors", inputs, where)
         return folder / "input.safetensors"
     import numpy
-    array = inputs.detach().cpu().numpy() if _is_tensor(inputs) else numpy.asarray(inputs)
+    if _is_tensor(inputs):
+        inputs = inputs.detach().cpu()
+        array = (inputs.float() if str(inputs.dtype) == "torch.bfloat16" else inputs).numpy()  # NumPy has no bfloat16; float32 holds all of its numbers
+    else:
+        array = numpy.asarray(inputs)
     if array.dtype.kind not in "biuf":
         raise KindError(f"the input is a {type(inputs).__name__}, no array of numbers", where, 'give an array of rows, or {"name": array}')
     numpy.save(folder / "input.npy", array)

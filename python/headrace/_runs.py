@@ -141,11 +141,12 @@ class Run:
         """Whether a process is training in it: it holds the folder's lock."""
         try:
             with open(self.folder / "lock") as lock:
-                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except FileNotFoundError:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                except OSError:
+                    return True
+        except OSError:  # not there, or another user's
             return False
-        except OSError:
-            return True
         return False
 
     # -- what it measured --------------------------------------------------------------------------------------------------
@@ -317,8 +318,13 @@ class Run:
         return self._output.read_text(errors="replace") if self._output is not None else ""
 
     def _raise_failure(self) -> None:
-        if self._process is not None and self._process.poll() not in (None, 0, *_ASKED_TO_STOP):
-            raise _failure(self.output or f"the program ended with {self._process.poll()}", self.folder)
+        code = self._process.poll() if self._process is not None else None
+        if code is not None and code < 0:  # without a word of its own
+            name = signal.Signals(-code).name if -code in signal.valid_signals() else f"signal {-code}"
+            raise RunError(f"the program was ended by {name}", str(self.folder), "run.output has what it printed" + (
+                "; where memory ran out, the kernel sends SIGKILL" if -code == signal.SIGKILL else "") + "; the same words resume the run")
+        if code not in (None, 0, *_ASKED_TO_STOP):
+            raise _failure(self.output or f"the program ended with {code}", self.folder)
 
     # -- how it looks ------------------------------------------------------------------------------------------------------
 
@@ -361,7 +367,8 @@ def _has_open(pid: str, file: Path) -> bool:
 
 
 def _is_run(folder: Path) -> bool:
-    return any((folder / name).exists() for name in ("run.json", "log.jsonl", "summary.json")) or (folder / "snapshots").is_dir()
+    # By os.path, which says False for a folder of another user that may not be read.
+    return any(os.path.exists(folder / name) for name in ("run.json", "log.jsonl", "summary.json")) or os.path.isdir(folder / "snapshots")
 
 
 def _failure(text: str, folder: Path) -> RunError:
@@ -391,7 +398,11 @@ def runs(folder: str | os.PathLike = "runs") -> list[Run]:
         raise MissingError(f"there is no folder {root}", f"headrace.runs({str(folder)!r})", f"runs lie in runs/<recipe>/<name>; the current folder is {os.getcwd()}")
 
     def below(place: Path, depth: int) -> Iterator[Run]:
-        for entry in sorted(path for path in place.iterdir() if path.is_dir() and not path.is_symlink()):
+        try:
+            folders = sorted(path for path in place.iterdir() if path.is_dir() and not path.is_symlink())
+        except PermissionError:
+            return
+        for entry in folders:
             if _is_run(entry):
                 yield Run(entry)
             elif depth + 1 < _DEEPEST:
@@ -413,9 +424,12 @@ def _program(where: str) -> str:
         raise MissingError(f"there is no program {given}, which MILLRACE names" if given else "the program millrace is not on the PATH", where,
                            "install it into an environment of its own (python3 -m venv millrace && millrace/bin/pip install millrace-train) and set "
                            "MILLRACE=millrace/bin/millrace")
-    said = subprocess.run([found, "--version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")
-    if not said.stdout.startswith("Millrace "):
-        failure = said.stderr.strip().splitlines()
+    try:
+        said = subprocess.run([found, "--version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")
+        is_ours, failure = said.stdout.startswith("Millrace "), said.stderr.strip().splitlines()
+    except OSError as error:
+        is_ours, failure = False, [str(error)]
+    if not is_ours:
         raise FileError(f"{found} is not Millrace, or can't be started" + (f": {failure[0]}" if failure else ""), where,
                         "another package has a command of that name: set MILLRACE to the path of the one from millrace-train")
     return found

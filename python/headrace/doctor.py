@@ -5,7 +5,6 @@ import json
 import os
 import shutil
 import signal
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any, Sequence
@@ -14,7 +13,7 @@ from headrace._script import folder as folders
 from headrace._script import verdict as verdicts
 from headrace._script.moments import Moments
 from headrace.errors import Error, UsageError
-from headrace.run import _script_of, check, end_as, start_and_wait
+from headrace.run import _script_of, check, end_as, start_and_wait, tell as _tell
 
 HELP = """\
 headrace doctor [--run DIR] [--json] -- COMMAND...
@@ -63,10 +62,6 @@ def parse(words: Sequence[str]) -> dict[str, Any]:
     if not command and chosen["run"] is None and not chosen["help"]:
         raise UsageError("no command and no run is named", where, f"{RIGHT}, or: headrace doctor RUN")
     return chosen
-
-
-def _tell(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 def name_of(command: Sequence[str]) -> str:

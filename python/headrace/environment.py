@@ -93,14 +93,16 @@ def this_machine(root: Path = Path("/")) -> Machine:
 def ranks_of(words: Sequence[str], machine: Machine) -> int | None:
     """How many processes a launcher's command starts on this machine: 1 where it is no launcher, None where the words do not say."""
     name = os.path.basename(words[0]) if words else ""
-    module = words[words.index("-m") + 1] if "-m" in words[:-1] else ""
+    at = words.index("-m") + 1 if "-m" in words[:-1] else 0
+    module = words[at] if at else ""
     torchrun = name == "torchrun" or module in ("torch.distributed.run", "torch.distributed.launch")
     accelerate = (name == "accelerate" and "launch" in words[1:2]) or module == "accelerate.commands.launch" or name == "accelerate-launch"
     if not torchrun and not accelerate:
         return 1
-    for at, word in enumerate(words):
-        if word.endswith(".py"):
-            break
+    begin = 1 if name in ("torchrun", "accelerate", "accelerate-launch") else at + 1
+    for at, word in enumerate(words[begin:], begin):
+        if word.endswith(".py") or (word in ("-m", "--module") and not "".join(words[at + 1:at + 2]).startswith("-")):
+            break  # what follows is the script's
         found = ANY_RANKS.fullmatch(word)
         if found:
             value = found[1] if found[1] is not None else "".join(words[at + 1:at + 2])

@@ -36,15 +36,15 @@ class LoaderWarning(UserWarning):
 
 
 class _Slot:
-    """Owns the memory of a batch: goes back to the loader when the last array over it dies."""
+    """Owns the memory of a batch, once it has its address: the memory goes back to the loader when the last array over it dies."""
 
-    __slots__ = ("_address", "_release")
+    __slots__ = ("address", "_release")
 
-    def __init__(self, address: int, release: Any):
-        self._address, self._release = address, release
+    def __init__(self, release: Any):
+        self.address, self._release = None, release
 
     def __del__(self):
-        self._release(self._address)
+        self._release(self.address)
 
 
 class _Samples:
@@ -100,13 +100,6 @@ def _promised_bytes() -> int:
             cache = loader.counters()["cache"]
             promised += cache["budget_bytes"] - cache["bytes"] if cache else 0
     return promised
-
-
-def _plain(value: Any) -> Any:
-    """A number of NumPy or torch as one of Python."""
-    if hasattr(value, "item"):
-        return value.item()
-    raise TypeError(f"{value!r} is neither a number nor a text")
 
 
 def _levels_to_the_caller() -> int:
@@ -165,11 +158,13 @@ class Loader:
     A loader belongs to one process: in a fork of it, it raises MomentError. Calls from several threads wait for each other.
     """
 
+    _handle: int | None = None  # of the library; None: not opened yet, or closed
+
     def __init__(self, pipeline: Pipeline, batch_size: int = 1, shuffle: bool = False, *, seed: int = 0, drop_last: bool = False,
                  readers: int | None = None, prefetch: int = 2, cache: str = "auto", cache_bytes: int | None = None,
                  max_buffer_bytes: int | None = None, bad_samples: str = "fail", max_bad_fraction: float = 0.001,
                  rank: int | None = None, ranks: int | None = None, as_: str | None = None, device: Any = None):
-        self._handle = self._device = None
+        self._device = None
         self._ahead: collections.deque = collections.deque()  # with a device: batches, the end of an epoch or a failure, not yet the loop's
         if not isinstance(pipeline, Pipeline):
             raise KindError(f"a loader of {type(pipeline).__name__}", "headrace.Loader()",
@@ -189,13 +184,14 @@ class Loader:
                        "max_buffer_bytes": "auto" if max_buffer_bytes is None else max_buffer_bytes, "bad_samples": bad_samples,
                        "max_bad_fraction": max_bad_fraction, "rank": self.rank, "ranks": self.ranks, "ranks_here": here}
         self._maps = Maps(functions)
-        try:
-            text = json.dumps(description, default=_plain)
-        except TypeError as error:
-            raise KindError(f"an argument is of the wrong type: {error}", "headrace.Loader()", "give plain numbers and texts") from None
+        text = _library.encoded(description)
         self._library = library()
         self._lock = threading.RLock()
-        self._handle = self._library.open(text.encode(), self._maps.table, self._maps.count,
+        # One of these two owns a batch that the loop has not had yet: no exception of a signal loses it, and handlers may call the loader.
+        self._batch = _library.Batch()     # its slot is not null
+        self._slot: _Slot | None = None
+        self._batch_at = ctypes.byref(self._batch)
+        self._handle = self._library.open(text, self._maps.table, self._maps.count,
                                          None if self._device is None else self._device.watch)
         if self._handle is None:
             self._maps.raise_interrupt()
@@ -209,8 +205,6 @@ class Loader:
             if self._device.problem():
                 warnings.warn(f"batches are copied from pageable memory, slowly: {self._device.problem()}", LoaderWarning,
                               stacklevel=_levels_to_the_caller())
-        self._batch = _library.Batch()
-        self._batch_at = ctypes.byref(self._batch)
         self._current: object = None  # the mark of the loop whose turn it is
         self._epoch, self._handed = 0, 0  # batches of this epoch that a loop has had
         self._bad = 0                     # samples of these that could not be read
@@ -239,18 +233,21 @@ class Loader:
                 epoch.over = True
                 self._end()
                 raise StopIteration
-            batch = self._batch
-            slot = _Slot(batch.slot, self._library.release)
-            self._maps.raise_interrupt()
+            batch, slot = self._batch, self._taken()
+            made = self._arrays.made(batch, slot)
+            self._refuse_moved(slot)
             self._epoch, self._handed = batch.epoch, batch.index + 1
             self._bad += batch.bad
-            return self._arrays.made(batch, slot)
+            self._slot = None
+            return made
 
     def _pull(self, waits: bool = True) -> int:
         """Asks the library for the next batch: BATCH, END, or without waiting NOT_YET."""
-        call, handle, at = self._library.next, self._handle, self._batch_at
+        if self._slot is not None or self._batch.slot:
+            return BATCH
+        call, at = self._library.next, self._batch_at
         while True:
-            code = call(handle, _PATIENCE_MS if waits else 0, at)
+            code = call(self._opened(), _PATIENCE_MS if waits else 0, at)
             if code == BATCH or code == END:
                 return code
             if code != NOT_YET:
@@ -261,6 +258,23 @@ class Loader:
             if not waits:
                 return code
             self._show_messages()
+
+    def _taken(self) -> _Slot:
+        """The owner of the batch that _pull() got."""
+        self._maps.raise_interrupt()
+        slot = self._slot
+        if slot is None:
+            self._slot = slot = _Slot(self._library.release)
+            slot.address, self._batch.slot = self._batch.slot, None  # Python hears no signal since the slot was made
+            if slot.address is None:
+                self._slot = None
+                self._refuse_moved(slot)
+        return slot
+
+    def _refuse_moved(self, slot: _Slot) -> None:
+        if self._slot is not slot:
+            self._opened()
+            raise MomentError("a signal handler gave the loader another place", "headrace.Loader", "begin another loop, which starts there")
 
     def _next_on_device(self, epoch: _Epoch) -> dict:
         """The batch whose copy was begun one step ago. The copy of the next is begun before the loop gets it, if that one has been read."""
@@ -296,21 +310,32 @@ class Loader:
         if code == END:
             self._ahead.append(END)
         elif code == BATCH:
-            batch = self._batch
-            try:
-                self._ahead.append(self._device.start(batch, _Slot(batch.slot, self._library.release)))
-            except Exception:  # the device has no memory: the batch comes again where the loop goes on
-                bad = self._bad + sum(copy.bad for copy in self._ahead)
-                state = {**_library.text(self._library.state(self._handle)), "epoch": batch.epoch, "next_batch": batch.index, "bad_in_epoch": bad}
-                check(self._library.load_state(self._handle, json.dumps(state).encode()))
-                raise
-            self._maps.raise_interrupt()
+            slot = self._taken()
+            copy = self._device.start(self._batch, slot)  # where the device has no memory, the batch comes again
+            self._refuse_moved(slot)
+            self._slot = None
+            self._ahead.append(copy)
 
     def _drop_ahead(self) -> None:
         while self._ahead:
             dropped = self._ahead.popleft()
             if isinstance(dropped, _device.Copy):
                 self._device.drop(dropped)
+        self._give_back()
+
+    def _give_back(self) -> None:
+        """Of a batch that the loop shall not have."""
+        self._slot = None
+        slot, self._batch.slot = self._batch.slot, None
+        self._library.release(slot)
+
+    def _not_had(self) -> list:
+        """(epoch, number, samples, bad samples) of each batch that the library has handed over, and the loop has not had."""
+        batches = [(copy.epoch, copy.index, copy.rows, copy.bad) for copy in self._ahead if isinstance(copy, _device.Copy)]
+        last = self._batch
+        if self._slot is not None or last.slot:
+            batches.append((last.epoch, last.index, sum(last.rows[:len(self._groups)]), last.bad))
+        return batches
 
     def _begin(self, epoch: _Epoch) -> None:
         if epoch.begun:
@@ -347,8 +372,8 @@ class Loader:
         call reads parts of the files, for their digest."""
         with self._lock:
             state = {"headrace": 1, **_library.text(self._library.state(self._opened()))}
-            if self._ahead and isinstance(self._ahead[0], _device.Copy):  # the library is ahead of the loop
-                state.update(epoch=self._ahead[0].epoch, next_batch=self._ahead[0].index, bad_in_epoch=self._bad)
+            for epoch, number, _, _ in self._not_had()[:1]:
+                state.update(epoch=epoch, next_batch=number, bad_in_epoch=self._bad)
             return state
 
     def load_state_dict(self, state: Mapping[str, Any], accept_changed: bool = False) -> None:
@@ -373,10 +398,9 @@ class Loader:
         read_cpu_seconds over all readers; python_seconds in Python functions of map(); readers, buffer_bytes, cache, slow_files."""
         with self._lock:
             said = _library.text(self._library.counters(self._opened()))
-            for copy in self._ahead:
-                if isinstance(copy, _device.Copy):
-                    for name, value in (("batches", 1), ("samples", copy.rows), ("bad_samples", copy.bad)):
-                        said[name] -= value
+            for _, _, rows, bad in self._not_had():
+                for name, value in (("batches", 1), ("samples", rows), ("bad_samples", bad)):
+                    said[name] -= value
         return {**said, "python_seconds": self._maps.seconds}
 
     def plan(self) -> str:
@@ -435,6 +459,7 @@ class Loader:
             handle, self._handle = self._handle, None
             if handle is not None:
                 try:
+                    self._give_back()
                     if self._device is not None:
                         self._ahead.clear()
                         self._device.close()

@@ -71,7 +71,12 @@ class Pipeline:
 
     def subset(self, indices: Iterable[int]) -> Pipeline:
         """Samples by their numbers, in this order; a number may come twice."""
-        return self._above("subset", indices=[int(index) for index in indices])
+        numbers = [index.item() if hasattr(index, "item") else index for index in indices]
+        for number in numbers:
+            if isinstance(number, bool) or not isinstance(number, int):
+                raise KindError(f"an index is {number!r}, a {type(number).__name__}", "Pipeline.subset()",
+                                "give whole numbers; of a mask, those of numpy.flatnonzero(mask)")
+        return self._above("subset", indices=numbers)
 
     def take(self, count: int) -> Pipeline:
         """The first `count` samples."""
@@ -99,7 +104,10 @@ class Pipeline:
         called = name or getattr(function, "__qualname__", None)
         if called is None:
             raise UsageError("the function of a map has no name", "Pipeline.map()", 'give name="...", with its parameters in it')
-        made = {field: {"dtype": dtype, "shape": list(shape)} for field, (dtype, shape) in makes.items()}
+        try:
+            made = {field: {"dtype": dtype, "shape": list(shape)} for field, (dtype, shape) in makes.items()}
+        except (TypeError, ValueError, AttributeError):
+            raise KindError(f"makes is {makes!r}", "Pipeline.map()", 'write {"x": ("f32", (3, 64))}: dtype and shape of each field; () is the shape of a number') from None
         return self._above("map", function=_Function(function, address), name=called, makes=made, drops=list(drops))
 
 
@@ -122,11 +130,17 @@ def described(part: Any, functions: list[_Function]) -> Any:
     return part
 
 
+def _part(pipeline: Any, call: str) -> Mapping[str, Any]:
+    if not isinstance(pipeline, Pipeline):
+        raise KindError(f"{pipeline!r} is no pipeline", f"headrace.{call}()", "give pipelines, as of headrace.hdf5()")
+    return pipeline._part
+
+
 def _file(path: Path, call: str) -> str:
     name = os.fspath(path)
-    found = glob.has_magic(os.path.basename(name)) and glob.glob(name) or os.path.exists(name)
-    if not found:
-        pattern = glob.has_magic(name)
+    folder, last = os.path.split(name)
+    pattern = glob.has_magic(last)
+    if not (pattern and glob.glob(os.path.join(glob.escape(folder), last)) or os.path.exists(name)):
         raise MissingError(f'no file matches "{name}"' if pattern else f'there is no file "{name}"', f"headrace.{call}()",
                            f"check the path; only its last part may be a pattern; the current folder is {os.getcwd()}")
     return name
@@ -209,7 +223,7 @@ def tokens(file: Path, window: int, *, overlap: int = 0, dtype: str | None = Non
 
 def concat(pipelines: Iterable[Pipeline]) -> Pipeline:
     """The samples of all pipelines, one after the other. Their fields must be equal."""
-    return Pipeline({"kind": "concat", "of": [one._part for one in pipelines]})
+    return Pipeline({"kind": "concat", "of": [_part(one, "concat") for one in pipelines]})
 
 
 def groups(pipelines: Mapping[str, Pipeline], grouping: str = "each", *, weights: Mapping[str, float] | None = None,
@@ -217,7 +231,7 @@ def groups(pipelines: Mapping[str, Pipeline], grouping: str = "each", *, weights
     """Several data sets of different shapes in each batch: {"a": {field: tensor}, "b": ...}. `grouping`: "each" has batch_size rows of
     each until the longest ends; "repeat" begins the shorter ones again; "cut" ends with the shortest; "mix" has batch_size rows in total,
     drawn by `weights`. A group may have no rows."""
-    part: dict[str, Any] = {"kind": "groups", "grouping": grouping, "of": {name: one._part for name, one in pipelines.items()}}
+    part: dict[str, Any] = {"kind": "groups", "grouping": grouping, "of": {name: _part(one, "groups") for name, one in pipelines.items()}}
     if weights:
         part["weights"] = dict(weights)
     if samples_per_epoch is not None:

@@ -5,10 +5,13 @@ the signal that ended it, signals that are sent to this process alone. Standard 
 """
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
+import re
 import resource
 import select
+import shlex
 import shutil
 import signal
 import sys
@@ -29,7 +32,10 @@ parallel loops. Variables that you have set stay. At the end it says how many pa
   --quiet     say nothing: headrace becomes COMMAND, without a process beside it
   --compare   run COMMAND twice to its end, first as it is and then so, and compare both; what COMMAND writes, it writes twice
 """
-PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM, signal.SIGWINCH)
+# All but those of job control, of children, of a process's own mistakes, and those that Python ignores.
+PASSED_ON = tuple(signal.valid_signals() - {
+    signal.SIGKILL, signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU, signal.SIGCONT, signal.SIGCHLD, signal.SIGILL, signal.SIGTRAP,
+    signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGSEGV, signal.SIGSYS, signal.SIGPIPE, signal.SIGXFSZ})
 PR_SET_PDEATHSIG = 1
 GROUP_SECONDS = 0.1  # in which a signal to a whole process group has reached all of it
 
@@ -53,7 +59,7 @@ class Usage:
 
 
 def _where(words: Sequence[str], verb: str = "run") -> str:
-    return " ".join([f"headrace {verb}", *words])
+    return f"headrace {verb} {shlex.join(words)}".rstrip()
 
 
 def parse(words: Sequence[str]) -> tuple[set[str], list[str]]:
@@ -62,7 +68,7 @@ def parse(words: Sequence[str]) -> tuple[set[str], list[str]]:
     if "--" not in words:
         if any(word in ("--help", "-h") for word in words):
             return {"--help"}, []
-        command = " ".join(word for word in words if word not in ("--quiet", "--compare"))
+        command = shlex.join(word for word in words if word not in ("--quiet", "--compare"))
         raise UsageError("there is no -- before the command", _where(words), f"write: headrace run -- {command}" if command else f"write: {right}")
     at = list(words).index("--")
     options, command = set(words[:at]), list(words[at + 1:])
@@ -80,7 +86,7 @@ def parse(words: Sequence[str]) -> tuple[set[str], list[str]]:
 
 def _script_of(command: Sequence[str]) -> str | None:
     """The script that a Python is to run, if its words are simple: python [-u ...] train.py."""
-    if not os.path.basename(command[0]).startswith("python"):
+    if not re.fullmatch(r"python[\d.]*[a-z]?", os.path.basename(command[0])):
         return None
     for word in command[1:]:
         if word in ("-u", "-O", "-OO", "-B", "-E", "-I", "-s", "-S", "-P"):
@@ -94,16 +100,16 @@ def check(command: Sequence[str], verb: str = "run") -> None:
     program, where = command[0], _where(["--", *command], verb)
     assignment, _, _ = program.partition("=")
     if "=" in program and assignment.isidentifier():
-        raise UsageError(f"{program} is a variable, not a program", where, f"write it first: {program} headrace {verb} -- {' '.join(command[1:]) or 'python train.py'}")
+        raise UsageError(f"{program} is a variable, not a program", where, f"write it first: {program} headrace {verb} -- {shlex.join(command[1:]) or 'python train.py'}")
     if shutil.which(program) is None:
         if program.endswith(".py") and os.path.isfile(program):
-            raise UsageError(f"{program} is a script, not a program", where, f"write: headrace {verb} -- python {' '.join(command)}")
+            raise UsageError(f"{program} is a script, not a program", where, f"write: headrace {verb} -- python {shlex.join(command)}")
         if os.path.isdir(program):
             raise UsageError(f"{program} is a folder", where, "name the program to start, such as python")
         if os.path.exists(program):
             raise FileError(f"{program} may not be executed", where, f"chmod +x {program}, or start it by its interpreter: headrace {verb} -- python {program}")
         if program.endswith(".py"):
-            raise MissingError(f"there is no script {program}", where, f"look at the path, and write: headrace {verb} -- python {' '.join(command)}")
+            raise MissingError(f"there is no script {program}", where, f"look at the path, and write: headrace {verb} -- python {shlex.join(command)}")
         raise MissingError(f"there is no program {program}", where,
                            "activate the environment that has it, or give its path" if os.sep not in program else "look at the path")
     script = _script_of(command)
@@ -141,6 +147,9 @@ class _Parent:
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str]):
         self.command, self.environment = command, environment
+        self.told: list[int] = []  # signals that the listener got
+        # What started this process may have left SIGCHLD ignored: then nobody would say that the program has ended.
+        self.of_children = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         self.before = signal.pthread_sigmask(signal.SIG_BLOCK, [*PASSED_ON, signal.SIGCHLD])
         self.listener, self.heard, self.alive = self._start_listener()
         self.began = time.monotonic()
@@ -153,8 +162,9 @@ class _Parent:
         listener = os.fork()
         if listener == 0:
             os.close(alive)
-            for number in (0, 1, 2):  # a pipe that waits for the program's end must not wait for this process
-                os.close(number)
+            for number in {0, 1, 2} - {gone, tell}:  # a pipe that waits for the program's end must not wait for this process
+                with contextlib.suppress(OSError):  # closed by who started headrace
+                    os.close(number)
             _listen(gone, tell)
         os.close(gone)
         os.close(tell)
@@ -170,21 +180,31 @@ class _Parent:
             ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != parent:
                 os._exit(1)
-            signal.pthread_sigmask(signal.SIG_SETMASK, self.before)
+            self._restore_signals()
             _become(self.command, self.environment)
         except Error as error:
             print(error.text(), file=sys.stderr, flush=True)
         finally:
             os._exit(126)
 
+    def _restore_signals(self) -> None:
+        if self.of_children is not None:  # None: a handler that Python did not set
+            signal.signal(signal.SIGCHLD, self.of_children)
+        signal.pthread_sigmask(signal.SIG_SETMASK, self.before)
+
     def _reached_all(self, number: int) -> bool:
         """Whether the listener got this signal too."""
         end = time.monotonic() + GROUP_SECONDS
-        while (left := end - time.monotonic()) > 0 and select.select([self.heard], [], [], left)[0]:
+        while number not in self.told:
+            left = end - time.monotonic()
+            if left <= 0 or not select.select([self.heard], [], [], left)[0]:
+                return False
             said = os.read(self.heard, 64)
-            if number in said or not said:
-                return bool(said)
-        return False
+            if not said:
+                return False
+            self.told.extend(said)
+        self.told.remove(number)
+        return True
 
     def _end_listener(self) -> None:
         os.close(self.alive)
@@ -206,15 +226,15 @@ class _Parent:
         self._end_listener()
         while signal.sigtimedwait([signal.SIGCHLD, *PASSED_ON], 0):  # the program has answered them
             pass
-        signal.pthread_sigmask(signal.SIG_SETMASK, self.before)
+        self._restore_signals()
         return Usage(status, wall, used.ru_utime, used.ru_stime, used.ru_minflt + used.ru_majflt, used.ru_maxrss * 1024)
 
 
 def start_and_wait(command: Sequence[str], environment: Mapping[str, str], meanwhile: Callable[[], float | None] = lambda: None) -> Usage:
     """Runs `command` as a child and says what it took. Signals to this process reach it; call it in the main thread of a process that
     has no other. `meanwhile` is called while the child runs, and says after how many seconds it wants to be called again; None: never."""
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        stream.flush()
     return _Parent(command, environment).wait(meanwhile)
 
 
@@ -232,8 +252,18 @@ def end_as(status: int) -> int:
     return 128 + number
 
 
+def tell(text: str) -> None:
+    """Says a line on stderr. Where that can't be written, on a full disk say, the command runs all the same and its exit code stays."""
+    if sys.stderr is None:
+        return
+    try:
+        print(text, file=sys.stderr, flush=True)
+    except OSError:
+        sys.stderr = None  # else Python would write the rest at its end, and exit with 120
+
+
 def _tell(text: str) -> None:
-    print(f"headrace run  {text}", file=sys.stderr, flush=True)
+    tell(f"headrace run  {text}")
 
 
 def _announce(plan: Plan) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -27,7 +28,7 @@ Starts COMMAND (python train.py, torchrun ..., accelerate launch ...) again and 
 DataLoader (workers, batches ahead, pinned memory), for torch's threads and for the environment, and says which lines to change.
 
 The script is not changed. Each trial runs in a copy of the current folder (files above 16 MB are linked, not copied), with trackers off,
-and is ended after its steps. A trial that would write a file anywhere else is ended before it does.
+and is ended after its steps. A trial in which Python, torch or safetensors would write a file anywhere else is ended before it does.
 
   --steps N     steps of a trial in the comparison at the end; those of the search have a quarter (200)
   --minutes M   begin no further trial of the search after this time (30)
@@ -66,7 +67,7 @@ def parse(words: Sequence[str]) -> dict[str, Any]:
                 raise UsageError(f"{name} takes a number, not {value or 'nothing'}", where, "write: headrace tune --steps 200 -- python train.py") from None
         else:
             raise UsageError(f"headrace tune has no option {word}" if word.startswith("-") else "there is no -- before the command", where,
-                             "options: --steps N, --minutes M, --writes, --json" if word.startswith("-") else f"write: headrace tune -- {' '.join([word, *before])}")
+                             "options: --steps N, --minutes M, --writes, --json" if word.startswith("-") else f"write: headrace tune -- {shlex.join([word, *before])}")
     if not chosen["command"]:
         raise UsageError("there is no command behind --", where, RIGHT)
     if chosen["steps"] < 20:
@@ -82,7 +83,7 @@ class Trials:
     def __init__(self, command: Sequence[str], writes: bool):
         self.command, self.writes = list(command), writes
         self.theirs = os.getcwd()
-        self.folder = Path(tempfile.mkdtemp(prefix="headrace-tune-"))
+        self.folder = Path(tempfile.mkdtemp(prefix=scratch.OWN))
         self.where = ""          # the line of the DataLoader
         self.evidence: dict[str, Any] = {}  # of the latest trial
         self.count = 0
@@ -208,7 +209,7 @@ def lines_of(best: Setting, evidence: dict[str, Any], command: Sequence[str]) ->
     if best.threads:
         lines.append(f"torch.set_num_threads({best.threads})   (at the beginning)")
     if best.environment:
-        lines.append(f"headrace run -- {' '.join(command)}   (as the command)")
+        lines.append(f"headrace run -- {shlex.join(command)}   (as the command)")
     return lines
 
 
@@ -263,14 +264,16 @@ def main(words: Sequence[str]) -> int:
         return 0
     check(chosen["command"], "tune")
     _announce(chosen["command"], chosen["steps"], chosen["minutes"], chosen["writes"])
-    before = signal.signal(signal.SIGTERM, _interrupt)
+    # A terminal that is closed sends SIGHUP, unless nohup has it ignored.
+    before = {number: signal.signal(number, _interrupt) for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) != signal.SIG_IGN}
     try:
         result = tune(chosen["command"], chosen["steps"], chosen["minutes"], chosen["writes"])
     except KeyboardInterrupt as stopped:
         _tell("interrupted: nothing is left of its trials")
         return 128 + (stopped.args[0] if stopped.args else signal.SIGINT)
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
     _say(result)
     if chosen["json"]:
         print(json.dumps(result))

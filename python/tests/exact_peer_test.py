@@ -179,6 +179,28 @@ class Resume(unittest.TestCase):
                 resumed.load_state_dict(whole.state_dict())
                 self.assertEqual(seen(resumed), expected[1:])
 
+    def test_numbers_of_albumentations_are_the_same_in_workers(self):
+        expected = seen(headrace.exact(Augmented(), 3, shuffle=True))
+        self.assertEqual(len({number for batch in expected for number in batch}), 10)
+        self.assertEqual(seen(headrace.exact(Augmented(), 3, shuffle=True, num_workers=1)), expected)
+
+    def test_a_transform_that_replaces_another_between_epochs_is_seeded(self):
+        def second_epoch(state=None, **options):
+            data = Augmented()
+            loader = headrace.exact(data, 3, shuffle=True, **options)
+            if state is None:
+                flat(loader)
+            else:
+                loader.load_state_dict(state)
+            state = loader.state_dict()
+            data.transform = Augmentation()
+            return state, seen(loader)
+
+        state, expected = second_epoch()
+        for options in ({}, {"num_workers": 1, "persistent_workers": False}):
+            self.assertEqual(second_epoch(**options), (state, expected))
+            self.assertEqual(second_epoch(state, **options), (state, expected))
+
     def test_the_callers_generators_stay_where_they_are(self):
         def drawn(read):
             torch.manual_seed(1), numpy.random.seed(1), random.seed(1)
@@ -239,6 +261,32 @@ class Lightning(unittest.TestCase):
             self.assertEqual(kills.killed_often(kills.lightning, 40, random.Random(3), kills.reference(), [0]), (40, []))
 
 
+class Augmentation:
+    """Its generators are its own, as those of Albumentations: set_random_state takes generators, and in a worker process newer versions add
+    torch's seed to the one that is given."""
+
+    def __init__(self):
+        self.random = random.Random()
+
+    def set_random_state(self, random_generator, py_random):
+        self.random = py_random
+
+    def _get_effective_seed(self, seed):
+        return seed if torch.utils.data.get_worker_info() is None else (seed + torch.initial_seed()) % (1 << 32)
+
+    def set_random_seed(self, seed):
+        self.random.seed(self._get_effective_seed(seed))
+
+
+class Augmented(Numbers):
+    def __init__(self):
+        super().__init__()
+        self.transform = Augmentation()
+
+    def __getitem__(self, index):
+        return self.transform.random.random()
+
+
 class Raises(Numbers):
     def __getitem__(self, index):
         if index == 7:
@@ -287,6 +335,11 @@ def moved_in_a_loop():
         loader.load_state_dict(state())
 
 
+def too_few_for_the_ranks():
+    with unittest.mock.patch.dict("os.environ", {"RANK": "1", "WORLD_SIZE": "4"}):
+        flat(headrace.exact(Numbers(), 4, drop_last=True))
+
+
 class Local(Numbers):
     def __init__(self):
         super().__init__()
@@ -324,6 +377,7 @@ def mistakes():
         (lambda: exact(Numbers(), 2, rank=2, ranks=2), ValueError, "rank is 2 of 2", "give 0 to 1"),
         (lambda: exact(Numbers(), 2, prefetch_factor=4), ValueError, "prefetch_factor is of worker processes", "num_workers=1 or more"),
         (lambda: exact(Numbers(3), 4, drop_last=True), ValueError, "no batch is left", "a smaller batch_size"),
+        (too_few_for_the_ranks, ValueError, "no batch is left: the dataset has 10 samples, fewer than the 16 of a step", "a smaller batch_size"),
         (lambda: exact(Numbers()).load_state_dict(None), TypeError, "the state is None", "loader.state_dict() returned"),
         (lambda: exact(Numbers()).load_state_dict({"weight": 1}), ValueError, "not the state of a headrace loader: its keys are weight", "loader.state_dict() returned"),
         (lambda: exact(Numbers()).load_state_dict({"loader": state()}), ValueError, "not the state of a headrace loader", "load_state_dict(state['loader'])"),

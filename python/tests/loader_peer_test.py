@@ -130,6 +130,33 @@ class Batches(LoaderTest):
         self.assertIsInstance(caught.exception.__cause__, ZeroDivisionError)
         self.assertIn("row 3", caught.exception.where)
 
+    def test_the_cause_is_of_the_latest_call_that_failed(self):
+        def odd(sample, draws, at, error):
+            if sample["n"] == at:
+                raise error
+            return {"a": 1}
+
+        for first, second in ((1, 40), (40, 1)):
+            data = self.rows().map(lambda s, d: odd(s, d, first, KeyError("first")), {"a": ("i64", ())}).map(
+                lambda s, d: odd(s, d, second, ValueError("second")), {"a": ("i64", ())})
+            with self.assertRaises(mr.DataError) as caught:
+                list(self.loader(data, readers=0, bad_samples="skip", max_bad_fraction=0.02))
+            self.assertIsInstance(caught.exception.__cause__, KeyError if first == 40 else ValueError)
+
+    def test_numbers_are_not_taken_for_the_bits_of_bf16(self):
+        def loader(made):
+            return self.loader(self.rows().map(lambda s, d: {"y": made}, {"y": ("bf16", ())}), as_="numpy")
+
+        self.assertEqual(next(iter(loader(np.uint16(0x3FC0))))["y"][0], 0x3FC0)
+        with self.assertRaises(mr.DataError) as caught:
+            next(iter(loader(np.float32(1.5))))
+        self.assertIn("NumPy has no bf16", str(caught.exception.__cause__))
+
+    def test_a_folder_with_brackets_in_its_name(self):
+        (self.folder / "scan[1]").mkdir()
+        np.savez(self.folder / "scan[1]/a.npz", n=np.array(7))
+        self.assertEqual(next(iter(self.loader(mr.npz(self.folder / "scan[1]/*.npz"), 1, as_="numpy")))["n"].tolist(), [7])
+
     def test_ranks_share_an_epoch(self):
         seen = []
         for rank in range(3):
@@ -340,6 +367,13 @@ class Life(LoaderTest):
 
 
 class Mistakes(LoaderTest):
+    def test_a_wrong_word_is_one_exception(self):
+        with mock.patch("sys.unraisablehook") as hook:
+            with self.assertRaisesRegex(TypeError, "batchsize"):
+                mr.Loader(self.rows(), batchsize=3)
+            gc.collect()
+        hook.assert_not_called()
+
     def refused(self, kind, word, call):
         with self.assertRaises(kind) as caught:
             call()
@@ -369,16 +403,42 @@ class Mistakes(LoaderTest):
             (TypeError, "function of a map", lambda: rows.map("f", {})),
             (ValueError, "no state", lambda: loader.load_state_dict({"epoch": 1})),
             (ValueError, "seed", lambda: loader.load_state_dict(self.loader(seed=5).state_dict())),
+            (TypeError, "an index is False, a bool", lambda: rows.subset(np.arange(ROWS) == 3)),
+            (TypeError, "an index is 1.5", lambda: rows.subset([1.5])),
+            (TypeError, "'x.npy' is no pipeline", lambda: mr.concat(["x.npy"])),
+            (TypeError, "'x.npy' is no pipeline", lambda: mr.groups({"a": "x.npy"})),
+            (TypeError, "makes is", lambda: rows.map(len, {"y": "f32"})),
+            (TypeError, "makes is", lambda: rows.map(len, {"y": ("f32", 3)})),
+            (TypeError, "neither a number nor a text", lambda: mr.Loader(rows, np.array([2, 3]))),
+            (ValueError, "can't be passed on", lambda: mr.Loader(rows, max_bad_fraction=float("nan"))),
+            (ValueError, "can't be passed on", lambda: mr.Loader(mr.npy({"x": self.not_unicode()}))),
             (RuntimeError, "copied", lambda: __import__("pickle").dumps(loader)),
         ]:
             with self.subTest(word):
                 self.refused(kind, word, call)
+
+    def not_unicode(self):
+        name = os.fsencode(self.folder) + b"/raw\xff.npy"
+        with open(name, "wb") as file:
+            np.save(file, self.x)
+        return os.fsdecode(name)
+
+    def test_the_name_of_a_file_stays_as_it_is(self):
+        for name in ("data.npy", "x=true.npy"):
+            (self.folder / name).write_bytes(b"nonsense")
+            with self.assertRaises(mr.DataError) as caught:
+                mr.Loader(mr.npy({"x": self.folder / name}))
+            self.assertIn(f"/{name}", caught.exception.where)
 
     def test_words_are_those_of_python(self):
         with self.assertRaises(mr.Error) as caught:
             mr.Loader(self.rows(), 64, drop_last=True)
         self.assertNotIn("data.", str(caught.exception))
         self.assertIn("drop_last=False", caught.exception.next)
+        loader = self.loader()
+        with self.assertRaises(mr.StateError) as caught:
+            loader.load_state_dict({**loader.state_dict(), "seed": 5})
+        self.assertEqual(caught.exception.next, "make the loader with that seed")
 
     def test_bad_samples_are_left_out_with_a_warning(self):
         folder = self.folder / "some"

@@ -81,6 +81,10 @@ class Plan(unittest.TestCase):
     def test_a_word_of_the_script_is_not_the_launchers(self):
         self.assertEqual(ranks_of(["torchrun", "train.py", "--nproc-per-node", "4"], LINUX), 1)
         self.assertIsNone(ranks_of(["torchrun", "--nproc-per-node", "many", "train.py"], LINUX))
+        for words, expected in (("torchrun -m train --num-processes 4", 1), ("torchrun --nproc-per-node 2 -m train --num-processes 4", 2),
+                                ("torchrun -m --nproc-per-node 2 train", 2), ("accelerate launch -m train --num_processes 4", None),
+                                ("python -m torch.distributed.run --nproc-per-node=2 -m train --nproc-per-node=4", 2)):
+            self.assertEqual(ranks_of(words.split(), LINUX), expected, words)
 
     def test_a_gpu_is_told_what_applies(self):
         self.assertIsNone(said(plan(), "GPU"))
@@ -121,9 +125,9 @@ def done(*words, **options):
 
 # Counts signals until its standard input ends; the exit code is how many there were.
 COUNTER = """
-import os, signal, sys
+import os, signal, sys, time
 count = []
-for number in (signal.SIGTERM, signal.SIGUSR1): signal.signal(number, lambda *_: (count.append(1), print("got", flush=True)))
+for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGXCPU, signal.SIGRTMIN): signal.signal(number, lambda number, _: (count.append(number), print("got", flush=True)))
 print(os.getpid(), flush=True)
 sys.stdin.read()
 sys.exit(len(count))
@@ -176,6 +180,46 @@ class Transparent(unittest.TestCase):
             self.assertEqual(started.wait(), 2)
             started.stderr.read()
 
+    def test_signals_of_batch_systems_reach_the_program_once(self):
+        with headrace("run", "--", sys.executable, "-c", COUNTER, stdin=subprocess.PIPE, start_new_session=True) as started:
+            started.stdout.readline()
+            for number in (signal.SIGXCPU, signal.SIGRTMIN):
+                os.killpg(started.pid, number)
+                self.assertEqual(started.stdout.readline(), "got\n")
+            started.stdin.close()
+            self.assertEqual(started.wait(), 2)
+            started.stderr.read()
+
+    def test_two_signals_to_the_whole_group_reach_the_program_once_each(self):
+        # Where headrace's standard input is closed too: then a pipe of its own has that number.
+        for stdin in (None, 0):
+            until_last = "while count[-1:] != [signal.SIGXCPU]: time.sleep(0.01)"
+            with headrace("run", "--", sys.executable, "-c", COUNTER.replace("sys.stdin.read()", until_last), start_new_session=True,
+                          preexec_fn=None if stdin is None else lambda: os.close(0)) as started:
+                started.stdout.readline()
+                os.killpg(started.pid, signal.SIGUSR1)
+                os.killpg(started.pid, signal.SIGTERM)
+                self.assertEqual([started.stdout.readline() for _ in range(2)], ["got\n"] * 2)
+                started.send_signal(signal.SIGXCPU)  # is passed on behind the others
+                self.assertEqual(started.wait(), 3)
+                self.assertEqual(started.stdout.read(), "got\n")
+                started.stderr.read()
+
+    def test_the_end_is_noticed_where_sigchld_is_ignored(self):
+        shown = "import signal; print(signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN); raise SystemExit(3)"
+        status, out, _ = done("run", "--", sys.executable, "-c", shown, preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN))
+        self.assertEqual((status, out), (3, "True\n"))
+
+    def test_a_log_that_cannot_be_written_changes_nothing(self):
+        reader, broken = os.pipe()
+        os.close(reader)
+        with open("/dev/full", "w") as full, open(broken, "w") as broken:
+            for log, closes in ((full, None), (broken, None), (None, lambda: os.close(2))):
+                for verb in ("run", "doctor"):
+                    with self.subTest(log=log, verb=verb):
+                        status, out, _ = done(verb, "--", "sh", "-c", "echo ready; exit 3", stderr=log, preexec_fn=closes)
+                        self.assertEqual((status, out), (3, "ready\n"))
+
     def test_a_killed_headrace_takes_the_program_with_it(self):
         with headrace("run", "--", sys.executable, "-c", COUNTER, stdin=subprocess.PIPE) as started:
             program = int(started.stdout.readline())
@@ -208,8 +252,11 @@ def refusals(folder):
     (folder / "nonsense").write_text("\0\0")
     (folder / "nonsense").chmod(0o755)
     (folder / "runs").mkdir()
+    (folder / "my train.py").write_text("print(1)\n")
     return [
         (["run", "python", "train.py"], 2, "there is no -- before the command", "write: headrace run -- python train.py"),
+        (["run", "python", "my train.py"], 2, "there is no -- before the command", "write: headrace run -- python 'my train.py'"),
+        (["run", "--", "my train.py"], 2, "my train.py is a script, not a program", "write: headrace run -- python 'my train.py'"),
         (["run"], 2, "there is no -- before the command", "write: headrace run -- python train.py"),
         (["run", "--"], 2, "there is no command behind --", "write: headrace run -- python train.py"),
         (["run", "--fast", "--", "python", "train.py"], 2, "headrace run has no option --fast", "options: --quiet, --compare"),
@@ -240,6 +287,13 @@ class Refusals(unittest.TestCase):
                     self.assertIn(what, first)
                     self.assertTrue(where.startswith("  where    headrace "), where)
                     self.assertIn(following, after)
+
+    def test_a_program_whose_name_begins_like_python_is_started(self):
+        with tempfile.TemporaryDirectory() as folder:
+            program = Path(folder) / "python_on_node.sh"
+            program.write_text("#!/bin/sh\necho $1\n")
+            program.chmod(0o755)
+            self.assertEqual(done("run", "--", str(program), "first")[:2], (0, "first\n"))
 
     def test_help(self):
         for words, status in ((["--help"], 0), ([], 2), (["run", "--help"], 0)):

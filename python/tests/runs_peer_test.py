@@ -1,6 +1,7 @@
 """Runs as Python objects: what their folders say, the program that trains, and trackers that follow."""
 import contextlib
 import fcntl
+import importlib.util
 import io
 import json
 import math
@@ -15,7 +16,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import headrace
-from headrace import _safetensors, follow
+from headrace import _predict, _safetensors, follow
 
 try:
     import numpy
@@ -120,6 +121,29 @@ class Folders(unittest.TestCase):
         for part in ("<svg", "few_readers", "<td>val_loss</td><td>2.25</td><td>nan</td>"):
             self.assertIn(part, page)
 
+    def test_folders_that_may_not_be_read_hide_nothing_else(self):
+        with tempfile.TemporaryDirectory() as name:
+            for run in ("recipe/mine", "recipe/theirs", "other/run"):
+                make_run(Path(name) / run)
+            (Path(name) / "recipe/mine/lock").touch()
+            closed = [Path(name) / place for place in ("recipe/mine/lock", "recipe/theirs", "other")]
+            for place in closed:
+                place.chmod(0)
+            Path(name).chmod(0o755)
+            child = os.fork()
+            if child == 0:
+                code = 2
+                try:
+                    os.chdir(name)
+                    if os.geteuid() == 0:  # who may read all
+                        os.setuid(65534)
+                    code = 0 if [(run.name, run.is_running) for run in headrace.runs(".")] == [("mine", False)] else 1
+                finally:
+                    os._exit(code)
+            self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 0)
+            for place in closed:
+                place.chmod(0o755)
+
     def test_damaged_files_hide_nothing_else(self):
         run = headrace.Run(make_run(self.root / "a"))
         (run.folder / "run.json").write_text("[")
@@ -161,6 +185,13 @@ class Folders(unittest.TestCase):
         found = _safetensors.load(self.root / "t.safetensors", "torch")
         self.assertTrue(torch.equal(found["h"], halves) and torch.equal(found["v"], torch.arange(6).reshape(2, 3).T))
 
+    @unittest.skipUnless(importlib.util.find_spec("torch"), "there is no torch in this Python")
+    def test_an_input_of_bfloat16_is_written_as_float32(self):
+        import torch
+        with tempfile.TemporaryDirectory() as folder:
+            written = numpy.load(_predict._written(Path(folder), torch.tensor([1.5, -0.25], dtype=torch.bfloat16), ""))
+        self.assertEqual((written.dtype, written.tolist()), (numpy.float32, [1.5, -0.25]))
+
     def test_mistakes_say_what_where_and_next(self):
         run = headrace.Run(make_run(self.root / "a", DONE, (2, 3)))
         without = headrace.Run(make_run(self.root / "b"))
@@ -193,13 +224,26 @@ class Train(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             other = Path(folder) / "millrace"
             other.write_text("#!/bin/sh\necho router 0.23\n")
-            other.chmod(0o755)
+            empty = Path(folder) / "empty"
+            empty.touch()
+            for each in (other, empty):
+                each.chmod(0o755)
             for environment, what in (({"PATH": folder + "/no"}, "the program millrace is not on the PATH"), ({"MILLRACE": folder + "/no"}, "which MILLRACE names"),
-                                      ({"MILLRACE": str(other)}, "is not Millrace")):
+                                      ({"MILLRACE": str(other)}, "is not Millrace"), ({"MILLRACE": str(empty)}, "can't be started"), ({"MILLRACE": folder}, "can't be started")):
                 with unittest.mock.patch.dict(os.environ, environment), self.assertRaises(headrace.FileError) as caught:
                     headrace.train("cosmology")
                 self.assertIn(what, caught.exception.what)
                 self.assertIn("MILLRACE", caught.exception.next)
+
+    def test_a_program_that_is_killed_is_told(self):
+        with tempfile.TemporaryDirectory() as folder:
+            program = Path(folder) / "millrace"
+            program.write_text(f"#!/bin/sh\n[ $1 = --version ] && echo Millrace 1 && exit\nmkdir {folder}/run\necho step 1\necho > {folder}/run/log.jsonl\nkill -9 $$\n")
+            program.chmod(0o755)
+            with unittest.mock.patch.dict(os.environ, {"MILLRACE": str(program)}), self.assertRaises(headrace.RunError) as caught:
+                headrace.train("cosmology", run=Path(folder) / "run").wait()
+        self.assertEqual(caught.exception.what, "the program was ended by SIGKILL")
+        self.assertIn("where memory ran out", caught.exception.next)
 
     def test_it_starts_stops_resumes_and_says_what_is_wrong(self):
         program = Path(os.environ.get("MILLRACE_BUILD", "build/release")) / "millrace"

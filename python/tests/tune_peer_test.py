@@ -3,8 +3,11 @@ import contextlib
 import importlib.util
 import io
 import os
+import signal
+import subprocess
 import sys
 import tempfile
+import time
 import unittest
 import unittest.mock
 from pathlib import Path
@@ -159,6 +162,34 @@ class ChangesNothing(unittest.TestCase):
         self.assertTrue((copy / "large.bin").is_symlink())
         self.assertFalse((copy / ".git").exists())
 
+    def test_what_may_not_be_read_is_linked(self):
+        mine = self.folder / "mine"
+        (mine / "theirs").mkdir(parents=True)
+        (mine / "key").write_text("a")
+        (mine / "train.py").write_text("")
+        for closed in ("theirs", "key"):
+            (mine / closed).chmod(0)
+        with unittest.mock.patch("os.access", lambda path, mode: os.stat(path).st_mode & 0o444 != 0):  # root may read all
+            self.assertEqual(scratch.copy_of(mine, self.folder / "copy"), 0)
+        self.assertEqual([(self.folder / "copy" / name).is_symlink() for name in ("theirs", "key", "train.py")], [True, True, False])
+        (mine / "theirs").chmod(0o755)
+
+    def test_a_signal_ends_it_with_all_that_it_started(self):
+        (self.folder / "train.py").write_text("import os, time\nopen('../../begun', 'w').write(str(os.getpid()))\ntime.sleep(1000)\n")
+        (self.folder / "temporary").mkdir()
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            environment = {**os.environ, "PYTHONPATH": str(PYTHON), "TMPDIR": str(self.folder / "temporary")}
+            with subprocess.Popen([sys.executable, "-m", "headrace", "tune", "--writes", "--", sys.executable, "train.py"], cwd=self.folder, env=environment,
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL)) as tuning:
+                while not (begun := list((self.folder / "temporary").glob("*/begun"))) or not begun[0].read_text():
+                    self.assertIsNone(tuning.poll())
+                    time.sleep(0.02)
+                script = int(begun[0].read_text())
+                tuning.send_signal(number)
+                self.assertEqual(tuning.wait(), 128 + number, tuning.stderr.read())
+            self.assertEqual(list((self.folder / "temporary").iterdir()), [])
+            self.assertFalse(os.path.exists(f"/proc/{script}"))
+
     def test_a_folder_that_is_too_large_is_refused(self):
         mine = self.folder / "mine"
         mine.mkdir()
@@ -215,6 +246,18 @@ class Tries(unittest.TestCase):
                 self.assertRaisesRegex(UsageError, "would write.*losses.txt"):
             trials.run(Setting(), 25, None)
         self.assertFalse(outside.exists())
+
+    @unittest.skipUnless(importlib.util.find_spec("safetensors"), "there is no safetensors in this Python")
+    def test_what_is_written_outside_of_python_is_noticed_too(self):
+        saves = ("torch.save(obj=model.state_dict(), f=os.environ['MODEL'])", "safetensors.torch.save_file(model.state_dict(), os.environ['MODEL'])",
+                 "safetensors.torch.save_file(tensors=model.state_dict(), filename=os.environ['MODEL'])")
+        for save in saves:
+            outside = self.folder / "model.bin"
+            (self.folder / "train.py").write_text(SCRIPT.replace("import torch\n", "import torch\nimport safetensors.torch\n", 1) + f"    {save}\n")
+            with self.subTest(save), unittest.mock.patch.dict(os.environ, MODEL=str(outside)), tune.Trials([sys.executable, "train.py"], False) as trials, \
+                    self.assertRaisesRegex(UsageError, "would write.*model.bin"):
+                trials.run(Setting(), 25, None)
+            self.assertFalse(outside.exists())
 
 
 if __name__ == "__main__":

@@ -12,11 +12,12 @@ MANY = 1000          # entries of a folder from which on it is linked as a whole
 MOST = 1 << 30       # bytes and files that are copied at most
 MOST_FILES = 20_000
 LEFT_OUT = (".git", "__pycache__", ".ipynb_checkpoints", "wandb", "mlruns")
+OWN = "headrace-tune-"  # begins the name of the folder of the copies, which lies in the user's folder where TMPDIR does
 
 
 def copy_of(folder: Path, to: Path) -> int:
-    """Copies `folder` to `to`, which must not exist; returns the bytes that were copied. Large files, folders with very many files and
-    environments of Python are linked."""
+    """Copies `folder` to `to`, which must not exist; returns the bytes that were copied. Large files, folders with very many files,
+    environments of Python and what may not be read are linked."""
     copied = files = 0
     waiting = [(folder, to)]
     while waiting:
@@ -24,7 +25,7 @@ def copy_of(folder: Path, to: Path) -> int:
         target.mkdir()
         for entry in sorted(os.scandir(source), key=lambda entry: entry.name):
             path = target / entry.name
-            if entry.name in LEFT_OUT:
+            if entry.name in LEFT_OUT or entry.name.startswith(OWN):
                 continue
             if entry.is_symlink() or _is_linked(entry):
                 os.symlink(os.path.realpath(entry.path), path)
@@ -40,6 +41,8 @@ def copy_of(folder: Path, to: Path) -> int:
 
 
 def _is_linked(entry: os.DirEntry) -> bool:
+    if not os.access(entry.path, os.R_OK | (os.X_OK if entry.is_dir() else 0)):
+        return True
     if entry.is_dir():
         return os.path.exists(os.path.join(entry.path, "pyvenv.cfg")) or len(os.listdir(entry.path)) > MANY
     return entry.is_file() and entry.stat().st_size > LARGE

@@ -8,6 +8,7 @@ working folder, of which nothing is writable}.
 from __future__ import annotations
 
 import atexit
+import functools
 import inspect
 import json
 import os
@@ -30,6 +31,15 @@ def with_workers_right(arguments: dict[str, Any]) -> dict[str, Any]:
     if arguments.get("num_workers", 0):
         return arguments
     return {name: value for name, value in arguments.items() if name not in ONLY_WITH_WORKERS}
+
+
+def audited(write: Any, name: str) -> Any:
+    """`write(value, file, ...)`, which opens its file outside of Python, where no audit sees it. `name`: of its second argument."""
+    @functools.wraps(write)
+    def written(*arguments: Any, **named: Any) -> Any:
+        sys.audit("open", arguments[1] if len(arguments) > 1 else named.get(name), "w", _ANEW)
+        return write(*arguments, **named)
+    return written
 
 
 class Guard:
@@ -69,10 +79,17 @@ class Trial:
         self.began: tuple[int, int, list[int]] | None = None  # steps, ns in steps, ns by phase, where counting began
         if asked["writable"] is not None:
             sys.addaudithook(Guard([*asked["writable"], str(watcher.folder)], asked["theirs"], self.refuse))
-        # Behind torch's own borders, so that a step is ended before it is counted here.
-        before = watcher.borders.torch
-        watcher.borders.torch = lambda torch: (before(torch), self.torch(torch))
+        # Behind the borders of a module, so that a step is ended before it is counted here.
+        before = watcher.borders.module
+        watcher.borders.module = lambda name, module: (before(name, module), self.imported(name, module))
         atexit.register(self.end)
+
+    def imported(self, name: str, module: Any) -> None:
+        if name == "torch":
+            self.torch(module)
+        elif name == "safetensors.torch":
+            for function in ("save_file", "save_model"):
+                setattr(module, function, audited(getattr(module, function), "filename"))
 
     def torch(self, torch: Any) -> None:
         from torch.optim.optimizer import register_optimizer_step_post_hook
@@ -81,17 +98,13 @@ class Trial:
         if self.asked["threads"]:
             torch.set_num_threads(self.asked["threads"])
             torch.set_num_threads = lambda _: None  # the script's own number would undo it
-        make, save = DataLoader.__init__, torch.save
+        make = DataLoader.__init__
         self.names = list(inspect.signature(make).parameters)[2:]  # behind self and dataset
 
         def made(loader: Any, dataset: Any, *arguments: Any, **named: Any) -> None:
             make(loader, dataset, **self.arguments(arguments, named))
-
-        def saved(value: Any, file: Any, *arguments: Any, **named: Any) -> Any:
-            sys.audit("open", file, "w", _ANEW)  # torch writes in C++, which no audit sees
-            return save(value, file, *arguments, **named)
         DataLoader.__init__ = made
-        torch.save = saved
+        torch.save = audited(torch.save, "f")
 
     def arguments(self, arguments: tuple, named: dict[str, Any]) -> dict[str, Any]:
         """Of a DataLoader: those of the script, with those of the trial where it is the loader that is meant."""
