@@ -46,6 +46,8 @@ NO_STEP = re.compile(r"recipes/\w+/(?:\w+/)?(?:\w*(?:command|commands|file|files
 EXCUSE = re.compile(r"// host: \w")
 EXCUSED_LINES = 5  # with the comment's own
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+UNNAMED = re.compile(r"^namespace \{$.*?^\}  // namespace$", re.MULTILINE | re.DOTALL)
+CONSTANT = re.compile(r"^(?:static |inline )*const\w*\b[^=;({]*?\b(k[A-Z]\w*)\b", re.MULTILINE)
 RESERVED = re.compile(r"^[ \t]*(?:#[ \t]*define|struct|class|enum(?: class)?|namespace|using)[ \t]+(_[A-Z]\w*|\w*__\w*)", re.MULTILINE)
 
 
@@ -315,6 +317,20 @@ def check_names(tree):
             tree.say(name, line_of(text, match.start(1)), f"{match.group(1)} is a name of the compiler's (C++ [lex.name]); choose another")
 
 
+def check_constants(tree):
+    """Sources of a folder are compiled together: one of its constants may hide another one without a word."""
+    owners = {}
+    for name, text in tree.sources((".cpp",)):
+        if name.startswith(("src/", "recipes/")):
+            folder = "/".join(name.split("/")[:2]) if name.startswith("recipes/") else name.rpartition("/")[0].removesuffix("/detail")
+            for block in UNNAMED.finditer(text):
+                for match in CONSTANT.finditer(block.group()):
+                    owner = owners.setdefault((folder, FOR_TESTS.search(name) is not None, match.group(1)), name)
+                    if owner != name:
+                        tree.say(name, line_of(text, block.start() + match.start(1)),
+                                 f"{match.group(1)} is a constant of {owner} too, and the two are compiled together; choose another name")
+
+
 def check_waits(tree):
     for name, text in tree.sources():
         if not STEP_FOLDERS.match(name) or NO_STEP.search(name):
@@ -408,6 +424,7 @@ def tidy(root):
     check_sizes(tree)
     check_text(tree)
     check_names(tree)
+    check_constants(tree)
     check_guards(tree)
     check_devices(tree)
     check_waits(tree)

@@ -334,6 +334,18 @@ class Planted(unittest.TestCase):
 
     # headers and papers
 
+    def test_constant_of_two_sources(self):
+        text = 'namespace millrace{} {{\nnamespace {{\n\nconstexpr std::array<int, 2> kNames = {{1, 2}};\n\n}}  // namespace\n}}\n'
+        self.write("src/millrace/data/a.cpp", text.format(""))
+        self.write("src/millrace/data/detail/b.cpp", text.format("::detail"))
+        self.expect("src/millrace/data/detail/b.cpp", ["kNames is a constant of src/millrace/data/a.cpp too"])
+
+    def test_constant_of_a_source_and_a_test(self):
+        text = "namespace millrace {\nnamespace {\n\nconstexpr int kRows = 2;\n\n}  // namespace\n}\n"
+        self.write("src/millrace/data/a.cpp", text)
+        self.write("src/millrace/data/a_test.cpp", text)
+        self.expect_clean()
+
     def test_number_of_the_host_in_a_step(self):
         for folder, what in (("nn", "at::tensor({1.0F, 2.0F})"), ("nn", "x.sum().item<double>()"), ("nn", "x.cpu()"),
                              ("nn", "x.max().item<std::int64_t>()"), ("nn", "torch::tensor(taps)")):

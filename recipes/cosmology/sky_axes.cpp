@@ -25,7 +25,7 @@ constexpr std::int64_t kLongestUnit = 64;
 constexpr double kLineMhz = 1420.405751768;  // the line of neutral hydrogen at rest
 constexpr double kHighestMhz = 1e6;          // larger numbers are in hertz
 constexpr double kSameMhz = 1e-3;            // the same tolerance as for the components of a PCA
-constexpr double kSameChannel = 0.02;        // share of a channel's width, because numbers may be f32 and redshifts are rounded
+constexpr double kSameFrequency = 0.02;      // share of a channel's width, because numbers may be f32 and redshifts are rounded
 constexpr double kSameStep = 0.01;           // share of a step along RA
 constexpr double kTurn = 360;                // degrees
 
@@ -158,7 +158,7 @@ double largest_difference(const std::vector<double>& a, const std::vector<double
 double tolerance(const std::vector<double>& mhz) {
   double least = std::numeric_limits<double>::max();
   for (std::size_t i = 1; i < mhz.size(); ++i) least = std::min(least, std::abs(mhz[i] - mhz[i - 1]));
-  return mhz.size() < 2 ? kSameMhz : std::max(kSameMhz * std::min(1.0, least), kSameChannel * least);
+  return mhz.size() < 2 ? kSameMhz : std::max(kSameMhz * std::min(1.0, least), kSameFrequency * least);
 }
 
 // The median step along RA, between -180 and 180 degrees. Files are compared by this step only. Their first RA does not matter,

@@ -12,8 +12,8 @@ namespace {
 
 constexpr double kMinute = 60;
 constexpr std::ptrdiff_t kLeastReadings = 3;
-constexpr double kComputes = 0.5;  // cores; a process that uses less is idle, so the clock of its core says nothing
-constexpr double kLike = 0.25;     // the load counts as equal if it differs by at most this share of the first minute's cores
+constexpr double kBusyCores = 0.5;  // cores; a process that uses less is idle, so the clock of its core says nothing
+constexpr double kLike = 0.25;      // the load counts as equal if it differs by at most this share of the first minute's cores
 constexpr int kManyUnlike = 3;
 
 template <class Iterator>
@@ -33,7 +33,7 @@ double median_of(const Readings& readings, Member member) {
 }  // namespace
 
 void ClockUse::begin(const Reading& reading) {
-  if (reading.cores < kComputes) return;
+  if (reading.cores < kBusyCores) return;
   first_.push_back(reading);
   seconds_ += reading.seconds;
   if (!is_enough(first_.begin(), first_.end())) return;

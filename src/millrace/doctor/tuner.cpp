@@ -98,7 +98,7 @@ constexpr std::array kKnobs = {
     Knob{"data.batch_size", kStep, 0.5, "batch_size", larger},
 };
 
-const std::set<std::string> kWaits = {"data.workers", "data.cache", "data.prefetch"};
+const std::set<std::string> kAgainstWaiting = {"data.workers", "data.cache", "data.prefetch"};
 
 double share_of(const ShortRun& run, std::string_view accounts) {
   double sum = 0;
@@ -277,7 +277,7 @@ std::optional<Candidate> Tuner::all_at_once(const std::vector<Candidate>& single
 void Tuner::add_earlier_batches(std::vector<Candidate>& all) const {
   std::vector<Settings> earlier;
   for (const Candidate& each : all) {
-    if (each.set.size() == 1 && kWaits.contains(each.set.begin()->first)) earlier.push_back(each.set);
+    if (each.set.size() == 1 && kAgainstWaiting.contains(each.set.begin()->first)) earlier.push_back(each.set);
   }
   const std::size_t alone = all.size();
   for (const Trial& trial : trials_) {

@@ -17,7 +17,7 @@
 namespace millrace::format {
 namespace {
 
-constexpr std::string_view kMagic("\x89PNG\r\n\x1A\n", 8);
+constexpr std::string_view kSignature("\x89PNG\r\n\x1A\n", 8);
 constexpr std::size_t kChunkFrame = 12;  // length, name, CRC
 constexpr std::uint8_t kGray = 0, kGrayAlpha = 4;
 
@@ -83,7 +83,7 @@ Header parse_header(PictureFile file, std::uint64_t file_bytes) {
 // Checks that all chunks are whole, end with IEND and match their CRC. Then libspng reads no data that was cut off.
 void check_chunks(PictureFile file) {
   const std::span<const std::byte> bytes = file.bytes;
-  for (std::size_t at = kMagic.size();;) {
+  for (std::size_t at = kSignature.size();;) {
     if (bytes.size() - at < kChunkFrame) {
       refuse_png(file.path, "the PNG file is cut off at byte " + std::to_string(bytes.size()) + ": no IEND chunk");
     }
@@ -118,7 +118,7 @@ void decode(PictureFile file, spng_format format, std::span<std::byte> out) {
 }  // namespace
 
 bool is_png(std::span<const std::byte> start) noexcept {
-  return std::string_view(reinterpret_cast<const char*>(start.data()), start.size()).starts_with(kMagic);
+  return std::string_view(reinterpret_cast<const char*>(start.data()), start.size()).starts_with(kSignature);
 }
 
 PictureSize png_size(PictureFile start, std::uint64_t file_bytes) { return parse_header(start, file_bytes).size; }

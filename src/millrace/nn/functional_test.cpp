@@ -23,7 +23,7 @@ namespace {
 using Inputs = std::vector<at::Tensor>;
 using Function = std::function<at::Tensor(const Inputs&, const Fused&)>;
 
-const Fused kPlain = Fused::plain();
+const Fused kWithoutFusing = Fused::plain();
 
 // Turns on bf16 autocast on the CPU while it exists.
 class Bf16 {
@@ -63,7 +63,7 @@ at::Tensor pass(const Function& function, const Inputs& inputs, const Fused& fus
 
 double difference(const Function& function, const Inputs& inputs, const Fused& fused, bool bf16) {
   const at::Tensor given = pass(function, inputs, fused, bf16);
-  const at::Tensor plain = pass(function, inputs, kPlain, bf16);
+  const at::Tensor plain = pass(function, inputs, kWithoutFusing, bf16);
   return ((given - plain).abs().max() / plain.abs().max()).item<double>();
 }
 
@@ -143,7 +143,7 @@ TEST(Functional, CrossEntropyAgreesWithThePlainPathAndCounts) {
   EXPECT_LT(difference(loss, {at::randn({2, 6, 11})}, {}, false), 1e-6);
   const float counted = target.ne(0).sum().item<float>();
   EXPECT_EQ(cross_entropy_sum(at::randn({2, 6, 11}), target, 0, {}).second.item<float>(), counted);
-  EXPECT_EQ(cross_entropy_sum(at::randn({2, 6, 11}), target, 0, kPlain).second.item<float>(), counted);
+  EXPECT_EQ(cross_entropy_sum(at::randn({2, 6, 11}), target, 0, kWithoutFusing).second.item<float>(), counted);
 }
 
 TEST(Functional, ProbabilityZeroDrawsNoKeyAndEverySiteDrawsOne) {
@@ -161,7 +161,7 @@ TEST(Functional, ProbabilityZeroDrawsNoKeyAndEverySiteDrawsOne) {
     causal_attention(q, q, q, 0.1, fused);
   };
   EXPECT_EQ(key_after(zero, {}), key_after(none, {}));
-  EXPECT_EQ(key_after(three, {}), key_after(three, kPlain));
+  EXPECT_EQ(key_after(three, {}), key_after(three, kWithoutFusing));
   EXPECT_NE(key_after(three, {}), key_after(none, {}));
 }
 

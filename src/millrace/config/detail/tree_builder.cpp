@@ -5,7 +5,7 @@
 namespace millrace::config::detail {
 namespace {
 
-constexpr std::size_t kDeepest = 32;         // a config has sections, keys and sometimes a list of objects
+constexpr std::size_t kDeepestTree = 32;     // a config has sections, keys and sometimes a list of objects
 constexpr std::size_t kMostValues = 100000;  // a list of files may be long
 
 }  // namespace
@@ -63,8 +63,8 @@ bool TreeBuilder::value(Json value, std::size_t line) { return count_value(line)
 
 bool TreeBuilder::begin(Json container, std::size_t line) {
   if (!count_value(line)) return false;
-  if (open_.size() >= kDeepest) {
-    problem("values are nested more than " + std::to_string(kDeepest) + " deep", line,
+  if (open_.size() >= kDeepestTree) {
+    problem("values are nested more than " + std::to_string(kDeepestTree) + " deep", line,
             "sections hold keys, and keys hold values or lists");
     return false;
   }

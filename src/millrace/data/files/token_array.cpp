@@ -20,7 +20,7 @@ static_assert(std::endian::native == std::endian::little, "token files are littl
 
 constexpr std::uint32_t kVersion = 1;
 constexpr std::uint64_t kKeepInMemory = std::uint64_t{64} << 20U;
-constexpr std::size_t kChunk = std::size_t{1} << 20U;          // bytes that are read at once; a multiple of every token size
+constexpr std::size_t kBytesAtATime = std::size_t{1} << 20U;   // bytes that are read at once; a multiple of every token size
 constexpr std::uint64_t kMaxNotes = std::uint64_t{16} << 20U;  // the most bytes of the writer's JSON
 constexpr std::uint64_t kMaxDocuments = std::uint64_t{1} << 27U;
 constexpr int kMaxNotesDepth = 8;
@@ -225,11 +225,11 @@ class FileTokens final : public TokenArray {
     const std::uint64_t bytes = static_cast<std::uint64_t>(size_) * token_bytes_;
     const bool keeps = bytes > 0 && bytes <= kKeepInMemory;
     std::vector<std::byte> kept(keeps ? bytes : 0);
-    std::vector<std::byte> chunk(keeps ? 0 : std::min<std::uint64_t>(bytes, kChunk));
+    std::vector<std::byte> chunk(keeps ? 0 : std::min<std::uint64_t>(bytes, kBytesAtATime));
     std::uint32_t crc = 0;
     std::optional<DataError> bad_id;  // reported only if the checksum is right, because a wrong checksum explains a wrong id
     for (std::uint64_t at = 0; at < bytes;) {
-      const std::size_t count = std::min<std::uint64_t>(kChunk, bytes - at);
+      const std::size_t count = std::min<std::uint64_t>(kBytesAtATime, bytes - at);
       const std::span<std::byte> part(keeps ? kept.data() + at : chunk.data(), count);
       file_.read(begin_ + at, part);
       crc = crc32c(part, crc);
