@@ -8,6 +8,7 @@ working folder, of which nothing is writable}.
 from __future__ import annotations
 
 import atexit
+import functools
 import inspect
 import json
 import os
@@ -90,8 +91,8 @@ class Trial:
         def saved(value: Any, file: Any, *arguments: Any, **named: Any) -> Any:
             sys.audit("open", file, "w", _ANEW)  # torch writes in C++, which no audit sees
             return save(value, file, *arguments, **named)
-        DataLoader.__init__ = made
-        torch.save = saved
+        DataLoader.__init__ = functools.wraps(make)(made)
+        torch.save = torch.serialization.save = functools.wraps(save)(saved)
 
     def arguments(self, arguments: tuple, named: dict[str, Any]) -> dict[str, Any]:
         """Of a DataLoader: those of the script, with those of the trial where it is the loader that is meant."""
