@@ -163,6 +163,14 @@ import builtins
 builtins.losses = getattr(builtins, "losses", None) or losses()
 assert losses() == builtins.losses
 """,
+    "captured_as_a_graph": """
+from unittest import mock
+from headrace._script import borders
+loss = mock.Mock(is_cuda=True, numel=lambda: 1, grad_fn=None)
+with mock.patch.object(borders, "plain_tensor", lambda _: loss), mock.patch("torch.cuda.is_current_stream_capturing", lambda: True):
+    for _ in range(5): train(torch.ones(4))
+assert not loss.detach.called
+""",
     "pickled": "import pickle\nassert pickle.loads(pickle.dumps(torch.save)) is torch.save\nfor _ in range(5): train(torch.ones(4))",
     "no_question_for_cuda": """
 is_available, asked = torch.cuda.is_available, []

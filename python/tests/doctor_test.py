@@ -123,6 +123,31 @@ class Accounts(unittest.TestCase):
         self.assertEqual(self.milliseconds()["data_wait"], 13)
         self.assertNotIn("validate", self.milliseconds())
 
+    @mock.patch.object(accounts, "STEP_NS", 50_000_000)
+    def test_a_step_that_lost_its_core_says_nothing_of_others(self):
+        self.start()
+        for number in range(40):
+            if self.accounts.passed:
+                break
+            self.train(forward=4, backward=4)
+            self.pass_by(200 if number % 3 == 2 else 0)
+            self.batch(self.loader, 3)
+        before = self.milliseconds()
+        self.pass_by(110)
+        self.accounts.go_on(self.accounts.passed, 0, False)
+        self.assertEqual(self.milliseconds()["rest"] - before["rest"], 10)
+
+    def test_the_cpu_time_of_short_steps_is_asked_for_now_and_then(self):
+        with mock.patch.object(accounts.time, "process_time_ns", side_effect=lambda: self.clock.now // 2) as asked:
+            self.start()
+            for _ in range(1000):
+                self.train(forward=0, backward=0)
+                self.batch(self.loader, 0)
+        self.assertEqual(self.accounts.steps, 1000)
+        self.assertLess(asked.call_count, 2 * 3000 // 50 + 4)
+        self.assertGreater(asked.call_count, 50)
+        self.assertAlmostEqual(self.accounts.cpu_ns / self.accounts.cpu_wall, 0.5)
+
     def test_a_batch_whose_backward_pass_comes_with_a_later_one_is_trained(self):
         self.pass_by(100)
         for _ in range(2):

@@ -16,6 +16,8 @@ SUCCEEDS = 32      # updates of an optimizer within what passes for a step, from
 # wait for data is measured, the rest of their time has the shares of the steps that are watched.
 STEP_NS = 3_750_000
 MOST_PASSED = 31
+CPU_EVERY = 50_000_000  # ns between two steps whose CPU time is measured; where others wait for the core, asking for it gives the core away
+LOST = 4  # times the usual: a step that takes longer lost its core, which tells nothing of those that are passed over
 _SHARED = (PREPARE, FORWARD, BACKWARD, OPTIMIZER, REST)
 
 
@@ -72,7 +74,7 @@ class Accounts:
         self.at_step: list[int] | None = None  # ns at the beginning of a short step
         self.shares = [0] * len(_SHARED)       # ns of the short steps that were watched
         self.cpu_began = -1
-        self.cpu_from = 0
+        self.cpu_from = self.cpu_due = 0
         self.cpu_ns = self.cpu_wall = 0  # CPU time of the process in watched steps, and the wall time of the same
 
     # -- intervals -----------------------------------------------------------------------------------------------------------
@@ -134,7 +136,7 @@ class Accounts:
             if record.taken == 1:
                 self.taken.append(record)
             if self.started:
-                self.cpu_began, self.cpu_from = time.process_time_ns(), now
+                self._watch_cpu(now)
         return now
 
     def iterator_made(self, record: Any, with_grad: bool) -> int:
@@ -179,7 +181,7 @@ class Accounts:
             self.lead = optimizer
         if not self.by_loader and optimizer == self.lead or self.succeeds(optimizer):
             self.end_step(now)
-            self.cpu_began, self.cpu_from = time.process_time_ns(), now
+            self._watch_cpu(now)
         return now
 
     def succeeds(self, optimizer: int) -> bool:
@@ -190,6 +192,11 @@ class Accounts:
             return False
         self.by_loader, self.lead, self.counted = False, optimizer, False
         return True
+
+    def _watch_cpu(self, now: int) -> None:
+        """Begins to measure the CPU time of a step."""
+        if now >= self.cpu_due:
+            self.cpu_began, self.cpu_from = time.process_time_ns(), now
 
     # -- steps ---------------------------------------------------------------------------------------------------------------
 
@@ -209,6 +216,7 @@ class Accounts:
             if self.cpu_began >= 0:
                 self.cpu_ns += time.process_time_ns() - self.cpu_began
                 self.cpu_wall += now - self.cpu_from
+                self.cpu_due = now + CPU_EVERY
             self._choose(took)
         self.counted = True
         self.updates.clear()
@@ -223,7 +231,7 @@ class Accounts:
             self.usual_ns *= 1.01 if took > self.usual_ns else 0.95
         if self.usual_ns >= STEP_NS:
             return
-        if self.at_step is not None:
+        if self.at_step is not None and took < LOST * self.usual_ns:
             for place, phase in enumerate(_SHARED):
                 self.shares[place] += self.ns[phase] - self.at_step[phase]
             if self.steps >= 32:
@@ -247,7 +255,9 @@ class Accounts:
         self.passed, self.since, self.current, self.counted = 0, within, None, not within
         self.at_step = None if within else list(self.ns)
         self.step_began, self.step_outside = now, self._outside()
-        self.cpu_began, self.cpu_from = -1 if within else time.process_time_ns(), now
+        self.cpu_began = -1
+        if not within:
+            self._watch_cpu(now)
 
     # -- what came out ---------------------------------------------------------------------------------------------------------
 

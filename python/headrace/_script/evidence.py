@@ -45,7 +45,7 @@ def _text(line: tuple[str, int]) -> str:
 
 
 def _most(lines: dict[tuple[str, int], int]) -> tuple[str, int] | None:
-    return max(lines, key=lambda line: lines[line]) if lines else None
+    return max(list(lines.items()), key=lambda each: each[1])[0] if lines else None  # the loop may be adding to them
 
 
 def _median(values: list) -> float:

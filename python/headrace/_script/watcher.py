@@ -301,10 +301,13 @@ class Watcher:
         began = time.perf_counter_ns()
         if self.looks is None:
             self._start_looking()
+        from torch.cuda import is_current_stream_capturing as is_capturing
         loss = borders.plain_tensor(tensors[0] if type(tensors) in (list, tuple) and tensors else tensors)
         on_gpu = loss is not None and loss.is_cuda
         self.on_gpu = self.on_gpu or on_gpu
-        if self.pending_loss is not None:
+        if on_gpu and is_capturing():  # a graph would repeat what is done here, and a question about an event ends it
+            loss = None
+        elif self.pending_loss is not None:
             self._take_pending()
         if loss is not None and loss.numel() == 1:
             loss = self._unscaled(loss)
@@ -347,8 +350,6 @@ class Watcher:
     def _send_for(self, loss: Any, now: int, place: int) -> None:
         """Copies a loss to the host without waiting for the GPU; it is read at a later look."""
         import torch
-        if torch.cuda.is_current_stream_capturing():  # the graph would copy it again in each replay
-            return
         host = torch.empty((), dtype=torch.float32, pin_memory=True)
         host.copy_(loss.detach().reshape(()).float(), non_blocking=True)
         event = torch.cuda.Event()
