@@ -66,7 +66,12 @@ def parse(words: Sequence[str]) -> dict[str, Any]:
 
 
 def _tell(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    """On stderr, where there is somebody who reads it: the exit code is the command's in any case."""
+    try:
+        if sys.stderr is not None:
+            print(text, file=sys.stderr, flush=True)
+    except OSError:
+        pass
 
 
 def name_of(command: Sequence[str]) -> str:

@@ -213,8 +213,9 @@ class _Parent:
 def start_and_wait(command: Sequence[str], environment: Mapping[str, str], meanwhile: Callable[[], float | None] = lambda: None) -> Usage:
     """Runs `command` as a child and says what it took. Signals to this process reach it; call it in the main thread of a process that
     has no other. `meanwhile` is called while the child runs, and says after how many seconds it wants to be called again; None: never."""
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:  # it may be closed
+            stream.flush()
     return _Parent(command, environment).wait(meanwhile)
 
 

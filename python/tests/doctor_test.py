@@ -440,6 +440,16 @@ class Nothing(unittest.TestCase):
             self.assertEqual(len(found.stderr.splitlines()), 1)
             self.assertIn("can't watch, the script runs on", found.stderr)
 
+    def test_the_exit_code_is_the_commands_where_nobody_reads_what_is_said(self):
+        command = [sys.executable, "-m", "headrace", "doctor", "--", sys.executable, "-c", "raise SystemExit(5)"]
+        environment = {**os.environ, "PYTHONPATH": str(PACKAGE)}
+        with tempfile.TemporaryDirectory() as folder:
+            read, write = os.pipe()
+            os.close(read)
+            self.assertEqual(subprocess.run(command, cwd=folder, env=environment, stderr=write).returncode, 5)
+            os.close(write)
+            self.assertEqual(subprocess.run(["sh", "-c", '"$@" 2>&-', "sh", *command], cwd=folder, env=environment).returncode, 5)
+
     def test_help(self):
         found = headrace("doctor", "--help")
         self.assertEqual(found.returncode, 0)
