@@ -118,6 +118,11 @@ judged = DataLoader(samples, batch_size=4)
 loader = DataLoader(samples, batch_size=4)
 for x in loader: train(x)
 """,
+    "two_loaders": """
+for x, y in zip(DataLoader(Samples(), batch_size=1), DataLoader(Samples(), batch_size=1)):
+    mask = torch.zeros(2000, 1000)
+    train(x)
+""",
     "iterable": """
 class Stream(IterableDataset):
     def __iter__(self):
@@ -303,6 +308,9 @@ class Scripts(unittest.TestCase):
         loader = self.seen("made_anew")["evidence"]["script"]["loader"]
         self.assertGreater(loader["epochs"], 290)
         self.assertEqual(loader["where"], self.line("made_anew", "DataLoader("))
+
+    def test_tensors_that_are_made_again_beside_two_loaders(self):
+        self.assertIn("torch.zeros [2000, 1000]", self.seen("two_loaders")["evidence"]["census"].get("rebuilt_by", ""))
 
     def test_the_line_of_the_loader_that_is_trained_from(self):
         self.assertEqual(self.seen("one_dataset")["evidence"]["script"]["loader"]["where"], self.line("one_dataset", "loader = "))

@@ -140,7 +140,7 @@ class Borders:
             began = record = None
             try:
                 if watcher.census.mode is not None:
-                    watcher.census.leave()
+                    watcher.census.next_batch()
                 watcher.busy = "data_wait"
                 record = iterator.__dict__.get("_headrace")
                 if record is None or record.watcher is not watcher:

@@ -13,6 +13,7 @@ from headrace._script import borders
 
 FIRST_STEP = 10
 TRIES = 4                # steps that are looked at, at most
+MOST_PARTS = 64          # looks that end where another batch is taken
 LEAST_NS = 200_000       # of a call whose result is kept for the second step
 MOST_BYTES = 256 << 20   # of such results
 _now = time.perf_counter_ns
@@ -58,7 +59,7 @@ def _name(call: Any) -> str:
 
 class Census:
     def __init__(self) -> None:
-        self.tries = 0
+        self.tries = self.parts = 0
         self.mode: Any = None   # while it is entered
         self.asked: Any = None  # torch.overrides.has_torch_function, while another one is there
         self.steps: list[Step] = []
@@ -79,6 +80,13 @@ class Census:
         self.mode.__enter__()
         # Layers that look for modes with this function, such as those of transformers, would take another way, with other rounding.
         self.asked, torch.overrides.has_torch_function = torch.overrides.has_torch_function, _without(self.mode, torch.overrides.has_torch_function)
+
+    def next_batch(self) -> None:
+        """Leaves where another batch is taken: what was looked at is not the whole step, which begins with its last batch."""
+        if self.parts < MOST_PARTS and self.mode.step is not None:
+            self.parts, self.tries = self.parts + 1, self.tries - 1
+            self.steps.pop()
+        self.leave()
 
     def leave(self) -> None:
         """At the next border of the loop. Where the script has entered a mode meanwhile, at a later one."""
