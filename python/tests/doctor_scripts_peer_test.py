@@ -176,7 +176,7 @@ with mock.patch.object(borders, "plain_tensor", lambda _: loss), mock.patch("tor
     for _ in range(5): train(torch.ones(4))
 assert not loss.detach.called
 """,
-    "pickled": "import pickle\nassert pickle.loads(pickle.dumps(torch.save)) is torch.save\nfor _ in range(5): train(torch.ones(4))",
+    "pickled": "import os, pickle\nfor each in (torch.save, os._exit): assert pickle.loads(pickle.dumps(each)) is each\nfor _ in range(5): train(torch.ones(4))",
     "no_question_for_cuda": """
 is_available, asked = torch.cuda.is_available, []
 torch.cuda.is_available = lambda: asked.append(1)

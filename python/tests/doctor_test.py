@@ -1,4 +1,5 @@
 """`headrace doctor` without torch: its words, what it says where there is nothing to say, and the arithmetic of accounts."""
+import collections
 import json
 import os
 import subprocess
@@ -15,6 +16,7 @@ sys.path.insert(0, str(PACKAGE))
 from headrace import doctor  # noqa: E402
 from headrace._script import accounts, looks, run_delay  # noqa: E402
 from headrace._script import folder as folders  # noqa: E402
+from headrace._script.kept import Kept  # noqa: E402
 from headrace._script.loaders import Loader, Page, Reading, Timed, gives_samples  # noqa: E402
 from headrace.errors import UsageError  # noqa: E402
 
@@ -355,6 +357,28 @@ seven = score("a text",
         if hasattr(compile("", "", "exec"), "co_positions"):
             of_lines = {line: [reads for at, reads in found if at == line] for line in range(2, 10)}
             self.assertEqual(of_lines, {2: [True], 3: [True], 4: [False, True], 5: [False, False, False, True], 6: [False, False], 7: [False] * 3, 8: [], 9: [True]})
+
+
+class Loss:
+    """What a backward pass is called on."""
+
+    grad_fn = True
+
+
+class KeptLosses(unittest.TestCase):
+    def follow(self, container, steps=400):
+        kept = Kept()
+        for step in range(steps):
+            loss = Loss()
+            container.append(loss)
+            kept.see(loss, step, sys._getframe())
+        return kept.evidence(steps, lambda line: "")
+
+    def test_a_list_grows(self):
+        self.assertEqual(self.follow([])["list"], "container")
+
+    def test_losses_that_are_kept_for_a_time(self):
+        self.assertIsNone(self.follow(collections.deque(maxlen=30)))
 
 
 class Folders(unittest.TestCase):

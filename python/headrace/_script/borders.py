@@ -86,7 +86,7 @@ class Borders:
         self._replace(torch, "save", functools.partial(self._around, accounts.SNAPSHOT), torch.serialization)
         for kind in (_utils.fetch._MapDatasetFetcher, _utils.fetch._IterableDatasetFetcher):
             self._replace(kind, "fetch", self._fetch)
-        self._replace(os, "_exit", self._exit)
+        self._replace(os, "_exit", self._exit, sys.modules.get("posix"))
         if hasattr(torch.amp, "GradScaler"):
             self._replace(torch.amp.GradScaler, "scale", self._scale)
         before, after = self._optimizer(torch)
