@@ -86,8 +86,7 @@ Found workers_respawn(const Evidence& e) {
   if (lost <= 0 || lost < kRespawns * e.times.loop() || many_starts(e, *loader_of(e))) return std::nullopt;
   const Script::Loader& loader = *loader_of(e);
   return changed(workers_text(loader.workers) + (loader.workers == 1 ? " is" : " are") + " started again in each of " +
-                     significant(loader.epochs, 3) +
-                     " passes over the data: the first batch of a pass comes after " +
+                     significant(loader.epochs, 3) + " passes over the data: the first batch of a pass comes after " +
                      short_duration(loader.first_batch_seconds / (loader.epochs - 1)) + ", others after " +
                      short_duration(loader.usual_batch_seconds),
                  change_of(*e.script, {{"loader.persistent", true}}), loader.where, gain_of(lost / e.times.loop()));
@@ -121,8 +120,8 @@ Found threads_in_workers(const Evidence& e) {
   if (threads < 2 || loader->workers * threads <= e.cores || !waits) return std::nullopt;
   const bool is_one = loader->workers == 1;
   const std::string what = workers_text(loader->workers) + (is_one ? " computes with " : " compute with ") +
-                           std::to_string(threads) + (is_one ? " threads on " : " threads each on ") +
-                           std::to_string(e.cores) + (e.cores == 1 ? " core" : " cores") + ", and steps wait for data " +
+                           std::to_string(threads) + (is_one ? " threads on " : " threads each on ") + std::to_string(e.cores) +
+                           (e.cores == 1 ? " core" : " cores") + ", and steps wait for data " +
                            percent(e.share(Phase::data_wait)) + " of the time";
   if (!of_torch)
     return changed(what, {.text = "cv2.setNumThreads(0) or threadpoolctl.threadpool_limits(1) in worker_init_fn"}, loader->where,
