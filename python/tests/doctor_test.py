@@ -18,6 +18,7 @@ from headrace._script import accounts, looks, run_delay  # noqa: E402
 from headrace._script import folder as folders  # noqa: E402
 from headrace._script.kept import Kept  # noqa: E402
 from headrace._script.loaders import Loader, Page, Reading, Timed, gives_samples  # noqa: E402
+from headrace._script.memory import Memory  # noqa: E402
 from headrace.errors import UsageError  # noqa: E402
 
 
@@ -379,6 +380,21 @@ class KeptLosses(unittest.TestCase):
 
     def test_losses_that_are_kept_for_a_time(self):
         self.assertIsNone(self.follow(collections.deque(maxlen=30)))
+
+
+class HeldMemory(unittest.TestCase):
+    def test_memory_that_grows_to_the_end(self):
+        def said(held, seconds=100):
+            memory = Memory()
+            for second in range(seconds):
+                memory.see(20 * second, int(1e9 * held(second)))
+            self.assertLess(len(memory.samples), 300)
+            return memory.rising()
+        self.assertIn("more and more memory: 1.5 GB at step 1,000, 1.99 GB now", said(lambda second: 1 + 0.01 * second))
+        self.assertIn("at step", said(lambda second: 1 + 0.001 * second, 1000))
+        for held in (lambda second: 1 + 0.01 * min(second, 80), lambda second: 1 + 0.5 * (second % 30) / 30, lambda second: 1 + 1e-4 * second, lambda _: 1):
+            self.assertEqual(said(held), "")
+        self.assertEqual(said(lambda second: 1 + second, 20), "")
 
 
 class Folders(unittest.TestCase):

@@ -238,6 +238,8 @@ def of(watcher: Any, sampled: dict[str, Any]) -> dict[str, Any]:
         found["census"] = census
     found.update(sampled)
     found["on_gpu"] = watcher.on_gpu
+    if rising := watcher.memory.rising():
+        found["memory"] = {**found.get("memory", {}), "rising": rising}
     return {"process": watcher.process, "rank": os.environ.get("RANK", ""), "evidence": found, "rows": watcher.rows, "places": _places(watcher), "hints": _hints(loader), "tells_steps": accounts.by_loader or accounts.lead is not None, "epochs": loader.epochs if loader else 0,
             "samples": steps * (loader.facts.get("batch_size") or 0) if loader else 0, "began_unix": time.time() - wall,
             "versions": {"python": sys.version.split()[0], "torch": torch.__version__}, "looking_s": watcher.looking_ns / 1e9,

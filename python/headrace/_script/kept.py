@@ -8,16 +8,12 @@ import weakref
 from typing import Any
 
 from headrace._script import borders
+from headrace._script.memory import resident
 
 MOST = 64        # losses that are followed
 ENOUGH = 16      # of which so many must be alive; both are doubled where these have ended nevertheless
 EARLIER = 8      # steps ago, at least
 LEAST_BYTES = 1000
-
-
-def _resident() -> int:
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * 4096
 
 
 class Kept:
@@ -37,7 +33,7 @@ class Kept:
                 self.followed.clear()
             return
         if self.began is None and step >= EARLIER:
-            self.began = (step, _resident())
+            self.began = (step, resident())
         if len(self.followed) < self.most:
             self.followed.append((step, weakref.ref(loss)))
         alive = [followed() for then, followed in self.followed if then + EARLIER <= step and followed() is not None]
@@ -60,7 +56,7 @@ class Kept:
     def evidence(self, step: int, place: Any) -> dict[str, Any] | None:
         if self.found is None or self.began is None:
             return None
-        grown = (_resident() - self.began[1]) / max(1, step - self.began[0])
+        grown = (resident() - self.began[1]) / max(1, step - self.began[0])
         found = {"growth_bytes_per_step": max(grown, LEAST_BYTES), "list": self.found["list"]}
         line = self.found.get("line")
         if line is not None:

@@ -12,7 +12,7 @@ import threading
 import time
 from typing import Any
 
-from headrace._script import run_delay
+from headrace._script import memory, run_delay
 from headrace._script.moments import Moments
 
 EVERY = 0.05
@@ -72,12 +72,15 @@ class Looks:
             self._running.release()
 
     def _look_around(self) -> None:
-        writes = Moments()
+        writes, memory_due = Moments(), 0.0
         self.delay = run_delay.of_this_thread()
         self.delayed = self.delay.read()
         while self._wait() and self.watcher.on:
             try:
                 self._look()
+                if (now := time.monotonic()) >= memory_due:
+                    self.watcher.memory.see(self.watcher.accounts.steps, memory.resident())
+                    memory_due = now + memory.EVERY
                 if writes.left() <= 0:
                     self.watcher.write()
                     writes.next()

@@ -22,6 +22,7 @@ from headrace._script.accounts import Accounts
 from headrace._script.census import Census
 from headrace._script.kept import Kept
 from headrace._script.loaders import Loader, Page, Reading, facts_of
+from headrace._script.memory import Memory
 
 MOST_LOADERS = 256
 LOSS_EVERY = 50_000_000          # ns between two losses that are read; doubled whenever MOST_ROWS are there
@@ -86,6 +87,7 @@ class Watcher:
         self.scaled: Any = None  # of GradScaler.scale: references to the loss and to its product, the scaler
         self.occasions = {"snapshot": Occasions(), "log": Occasions(), "validate": Occasions()}
         self.kept = Kept()
+        self.memory = Memory()
         self.census = Census()
         self.not_finite = 0      # losses that were read
         self.loaders: list[Loader] = []
