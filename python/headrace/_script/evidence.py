@@ -194,10 +194,9 @@ def _objective(watcher: Any) -> dict[str, Any]:
 def _places(watcher: Any) -> list[str]:
     """Of backward passes, by their numbers; "gan.py:20 from gan.py:31" where several use a function."""
     names: list[str] = []
-    for lines, number in list(watcher.places.items()):
-        if number == len(names):
-            name = place(lines[0]) if lines else ""
-            names.append(f"{name} from {place(lines[1])}" if name in names and len(lines) > 1 else name)
+    for lines in list(watcher.places):
+        name = place(lines[0]) if lines else ""
+        names.append(f"{name} from {place(lines[1])}" if name in names and len(lines) > 1 else name)
     return names
 
 

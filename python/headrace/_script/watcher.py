@@ -338,7 +338,9 @@ class Watcher:
             if borders.is_users(frame.f_code.co_filename):
                 lines.append((frame.f_code.co_filename, frame.f_lineno))
             frame = frame.f_back
-        return self.places.setdefault(tuple(lines), min(len(self.places), MOST_PLACES - 1))
+        if len(self.places) < MOST_PLACES:
+            return self.places.setdefault(tuple(lines), len(self.places))
+        return self.places.get(tuple(lines), MOST_PLACES - 1)
 
     def _add_row(self, step: int, now: int, loss: float, place: int) -> None:
         if not math.isfinite(loss):
