@@ -36,7 +36,7 @@ class Watch:
         if self._watcher is not None:
             raise MomentError("this watch was used before", where, "make another one: headrace.watch(...)")
         script = os.path.basename(sys.argv[0]) if sys.argv and sys.argv[0].endswith(".py") and "ipykernel" not in sys.argv[0] else "notebook"
-        self._folder = folders.Folder(Path(self._asked) if self._asked is not None else folders.next_free(Path(script).stem), script, [script])
+        self._folder = folders.new(Path(self._asked) if self._asked is not None else None, script, [script])
         self._scratch = Path(tempfile.mkdtemp(prefix="headrace-"))
         self._watcher = watchers.watch(self._scratch)
         return self
@@ -55,14 +55,15 @@ class Watch:
         found = self._watcher.end()
         if found is None or found["evidence"]["step"] < 1:
             self._folder.remove()
-            self._why = "no verdict: fewer than two steps were done" if self._watcher.failed is None else f"no verdict: {self._watcher.failed}"
+            why = "fewer than two steps were done" if found is None or found["tells_steps"] else verdicts.NO_STEPS
+            self._why = f"no verdict: {self._watcher.failed or why}"
             return
         if self._model is not None:
             found["parameters"] = sum(each.numel() for each in self._model.parameters())
         found["name"] = self._folder.script
         self._found = found
         try:
-            self._verdict = verdicts.diagnose(found["evidence"])
+            self._verdict = verdicts.diagnose(found["evidence"], found["hints"])
         except Error as error:
             self._why = f"no verdict: {error.what}"
         self._folder.write(found, self._verdict, ending)

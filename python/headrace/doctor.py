@@ -108,15 +108,19 @@ def _nothing(scratch: Path, found: list[dict[str, Any]]) -> str:
         return "no verdict: no Python was started that reads PYTHONPATH (options -I, -E and -S turn that off; a wrapper may set it anew)"
     if not (scratch / "torch").exists():
         return "no verdict: the script does not import torch"
-    if not any("evidence" in each for each in found):
+    if not (scratch / "trains").exists():
         return "no verdict: there was no backward pass, so nothing was trained"
+    if not any("evidence" in each for each in found):
+        return "no verdict: the process that trains was killed before anything was written"
+    if not any(each.get("tells_steps") for each in found):
+        return f"no verdict: {verdicts.NO_STEPS}"
     return "no verdict: fewer than two steps were done"
 
 
 def _watched(command: list[str], run: Path | None, as_json: bool) -> int:
     check(command, "doctor")
     script = name_of(command)
-    folder = folders.Folder(run or folders.next_free(Path(script).stem), script, command)
+    folder = folders.new(run, script, command)
     scratch = Path(tempfile.mkdtemp(prefix="headrace-"))
     try:
         path = os.environ.get("PYTHONPATH")
@@ -144,7 +148,7 @@ class _Meanwhile:
             try:
                 trained = _judged(self._scratch, self._name)
                 if trained is not None:
-                    self._folder.write(trained, verdicts.diagnose(trained["evidence"]), None)
+                    self._folder.write(trained, verdicts.diagnose(trained["evidence"], trained["hints"]), None)
             except Exception:  # what fails here is said at the end, where the same is done once more
                 pass
         return max(0.0, self._moments.left())
@@ -171,7 +175,7 @@ def _conclude(scratch: Path, folder: folders.Folder, name: str, ending: dict[str
             print(json.dumps({"findings": [], "accounts": [], "verdict": why}), flush=True)
         return
     try:
-        verdict = verdicts.diagnose(trained["evidence"])
+        verdict = verdicts.diagnose(trained["evidence"], trained["hints"])
     except Error as error:
         _tell(f"headrace doctor  no verdict: {error.what}")
         verdict = {}
@@ -200,5 +204,5 @@ def main(words: Sequence[str]) -> int:
     if chosen["command"]:
         return _watched(chosen["command"], Path(chosen["run"]) if chosen["run"] else None, chosen["json"])
     kept = folders.read(Path(chosen["run"]))
-    _say(kept.get("name", chosen["run"]), kept["evidence"], verdicts.diagnose(kept["evidence"]), chosen["json"])
+    _say(kept.get("name", chosen["run"]), kept["evidence"], verdicts.diagnose(kept["evidence"], kept.get("hints")), chosen["json"])
     return 0

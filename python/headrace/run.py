@@ -233,7 +233,7 @@ class _Parent:
 def start_and_wait(command: Sequence[str], environment: Mapping[str, str], meanwhile: Callable[[], float | None] = lambda: None) -> Usage:
     """Runs `command` as a child and says what it took. Signals to this process reach it; call it in the main thread of a process that
     has no other. `meanwhile` is called while the child runs, and says after how many seconds it wants to be called again; None: never."""
-    for stream in filter(None, (sys.stdout, sys.stderr)):
+    for stream in filter(None, (sys.stdout, sys.stderr)):  # it may be closed
         stream.flush()
     return _Parent(command, environment).wait(meanwhile)
 

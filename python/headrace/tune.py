@@ -86,6 +86,7 @@ class Trials:
         self.folder = Path(tempfile.mkdtemp(prefix=scratch.OWN))
         self.where = ""          # the line of the DataLoader
         self.evidence: dict[str, Any] = {}  # of the latest trial
+        self.hints: dict[str, str] = {}     # of the same, to be heeded where an argument is set
         self.count = 0
         self.plan = plan_for(command, os.environ, this_machine())
 
@@ -126,7 +127,8 @@ class Trials:
         return self._read(result, watched, child.returncode, last)
 
     def _read(self, result: Path, watched: Path, code: int, said: list[str]) -> Measured:
-        self.evidence = next((json.loads(path.read_text())["evidence"] for path in sorted(watched.glob("process-*.json")) if "evidence" in path.read_text()), {})
+        kept = next((json.loads(path.read_text()) for path in sorted(watched.glob("process-*.json")) if '"evidence"' in path.read_text()), {})
+        self.evidence, self.hints = kept.get("evidence", {}), kept.get("hints", {})
         found = json.loads(result.read_text()) if result.exists() else {"failure": f"it ended with exit code {code}: {' '.join(said)}" if code else "it trained nothing that is watched"}
         if "writes" in found:
             raise UsageError(f"the script would write {found['writes']} in each trial", "headrace tune", "give it a place in the current folder by its arguments, or allow it: headrace tune --writes ...")
@@ -197,7 +199,7 @@ def script_of(evidence: dict[str, Any]) -> Script:
     return script
 
 
-def lines_of(best: Setting, evidence: dict[str, Any], command: Sequence[str]) -> list[str]:
+def lines_of(best: Setting, evidence: dict[str, Any], command: Sequence[str], hints: dict[str, str] | None = None) -> list[str]:
     """What to write, in the words of the script's library."""
     said, lines = evidence.get("script", {}), []
     dialect, where = said.get("dialect", "loop"), said.get("loader", {}).get("where", "")
@@ -206,6 +208,7 @@ def lines_of(best: Setting, evidence: dict[str, Any], command: Sequence[str]) ->
         arguments = ", ".join(f"{names.get(name, name)}={value}" for name, value in best.loader().items())
         place = f"   ({where})" if where and not names else ""
         lines.append(f"{'TrainingArguments' if names else 'DataLoader'}(..., {arguments}){place}")
+        lines += [hint for name, hint in (hints or {}).items() if best.loader().get(name)]
     if best.threads:
         lines.append(f"torch.set_num_threads({best.threads})   (at the beginning)")
     if best.environment:
@@ -213,10 +216,10 @@ def lines_of(best: Setting, evidence: dict[str, Any], command: Sequence[str]) ->
     return lines
 
 
-def _result(found: Found, evidence: dict[str, Any], command: Sequence[str], seconds: float) -> dict[str, Any]:
+def _result(found: Found, evidence: dict[str, Any], command: Sequence[str], seconds: float, hints: dict[str, str]) -> dict[str, Any]:
     low, high = found.span()
     return {"settings": {**found.best.loader(), **({"threads": found.best.threads} if found.best.threads else {}), **({"environment": True} if found.best.environment else {})},
-            "change": lines_of(found.best, evidence, command), "speedup": found.speedup(), "speedup_low": low, "speedup_high": high,
+            "change": lines_of(found.best, evidence, command, hints), "speedup": found.speedup(), "speedup_low": low, "speedup_high": high,
             "step_ms": {"as_it_is": found.base_ms, "best": found.best_ms}, "trials": len(found.trials) + 1, "seconds": seconds}
 
 
@@ -239,7 +242,7 @@ def tune(command: Sequence[str], steps: int = 200, minutes: float = 30.0, writes
         if base.failure:
             raise Error(f"the script can't be tried: {base.failure}", f"headrace tune -- {' '.join(command)}",
                         "a trial runs in a copy of the current folder; see that the script runs there, for more steps than a trial has (--steps)")
-        evidence = trials.evidence
+        evidence, hints = trials.evidence, trials.hints
         script = script_of(evidence)
         trials.where = evidence.get("script", {}).get("loader", {}).get("where", "")
         _tell(f"{name_of(command)} as it is: {base.step_ms:.3g} ms a step, {100 * base.waits:.0f} % of it waiting for data")
@@ -249,7 +252,7 @@ def tune(command: Sequence[str], steps: int = 200, minutes: float = 30.0, writes
             _tell(f"  {str(setting):<44} " + (measured.failure or f"{measured.step_ms:.3g} ms a step"))
             return measured
         search = Search(script, base, steps, this_machine().cores, run, lambda: time.monotonic() - began < 60 * minutes)
-        return _result(search.find(), evidence, command, time.monotonic() - began)
+        return _result(search.find(), evidence, command, time.monotonic() - began, hints)
 
 
 def _interrupt(number: int, _: Any) -> None:

@@ -1,4 +1,5 @@
 """`headrace doctor` without torch: its words, what it says where there is nothing to say, and the arithmetic of accounts."""
+import collections
 import json
 import os
 import subprocess
@@ -13,8 +14,11 @@ BUILD = Path(os.environ.get("MILLRACE_BUILD") or PACKAGE.parent / "build/release
 os.environ.setdefault("HEADRACE_LIBRARY", str(BUILD / "libheadrace.so"))
 sys.path.insert(0, str(PACKAGE))
 from headrace import doctor  # noqa: E402
-from headrace._script import accounts, run_delay  # noqa: E402
+from headrace._script import accounts, looks, run_delay  # noqa: E402
+from headrace._script import folder as folders  # noqa: E402
+from headrace._script.kept import Kept  # noqa: E402
 from headrace._script.loaders import Loader, Page, Reading, Timed, gives_samples  # noqa: E402
+from headrace._script.memory import Memory  # noqa: E402
 from headrace.errors import UsageError  # noqa: E402
 
 
@@ -122,6 +126,75 @@ class Accounts(unittest.TestCase):
         self.assertEqual(self.milliseconds()["data_wait"], 13)
         self.assertNotIn("validate", self.milliseconds())
 
+    @mock.patch.object(accounts, "STEP_NS", 50_000_000)
+    def test_a_step_that_lost_its_core_says_nothing_of_others(self):
+        self.start()
+        for number in range(40):
+            if self.accounts.passed:
+                break
+            self.train(forward=4, backward=4)
+            self.pass_by(200 if number % 3 == 2 else 0)
+            self.batch(self.loader, 3)
+        before = self.milliseconds()
+        self.pass_by(110)
+        self.accounts.go_on(self.accounts.passed, 0, False)
+        self.assertEqual(self.milliseconds()["rest"] - before["rest"], 10)
+
+    def test_the_cpu_time_of_short_steps_is_asked_for_now_and_then(self):
+        with mock.patch.object(accounts.time, "process_time_ns", side_effect=lambda: self.clock.now // 2) as asked:
+            self.start()
+            for _ in range(1000):
+                self.train(forward=0, backward=0)
+                self.batch(self.loader, 0)
+        self.assertEqual(self.accounts.steps, 1000)
+        self.assertLess(asked.call_count, 2 * 3000 // 50 + 4)
+        self.assertGreater(asked.call_count, 50)
+        self.assertAlmostEqual(self.accounts.cpu_ns / self.accounts.cpu_wall, 0.5)
+
+    def test_a_batch_whose_backward_pass_comes_with_a_later_one_is_trained(self):
+        self.pass_by(100)
+        for _ in range(2):
+            for _ in range(3):
+                self.batch(self.loader, 3)
+                self.pass_by(4)
+            self.batch(self.loader, 3)
+            self.train()
+        self.batch(self.loader, 3)
+        self.assertTrue(self.loader.trained)
+        self.assertEqual(self.accounts.steps, 1)
+        self.assertEqual({name: self.milliseconds()[name] for name in ("data_wait", "forward")}, {"data_wait": 15, "forward": 16})
+        self.assertNotIn("validate", self.milliseconds())
+
+    def test_a_validation_on_the_data_of_the_training(self):
+        self.start()
+        self.train()
+        self.batch(self.loader, 3, ended=True)
+        for _ in range(4):
+            self.batch(self.loader, 2, with_grad=False)
+            self.pass_by(6)
+        self.batch(self.loader, 2, with_grad=False, ended=True)
+        self.pass_by(7)
+        self.batch(self.loader, 3)
+        self.assertEqual((self.milliseconds()["validate"], self.milliseconds()["rest"]), (34, 8))
+
+    def test_steps_of_another_optimizer(self):
+        def steps(optimizer, count):
+            before = self.accounts.steps
+            for _ in range(count):
+                self.accounts.before_optimizer()
+                self.pass_by(2)
+                self.accounts.after_optimizer(optimizer)
+            return self.accounts.steps - before
+        self.assertEqual(steps(1, 10), 9)
+        self.assertEqual([steps(2 + number % 40, 1) for number in range(200)], [0] * 200)  # one for each parameter
+        self.assertEqual(steps(1, 1), 1)
+        self.assertEqual(steps(2, accounts.SUCCEEDS + 10), 10)
+        self.batch(self.loader, 3)
+        self.train()
+        self.assertTrue(self.accounts.by_loader)
+        self.batch(self.loader, 3)
+        self.assertEqual(steps(3, accounts.SUCCEEDS + 10), 10)
+
     def test_a_closure_and_two_backward_passes_in_a_step(self):
         self.start()
         for _ in range(2):
@@ -189,6 +262,16 @@ class Workers(unittest.TestCase):
             reading.time_one(index, 0.4 if index == 30 else 0.01)
         self.assertEqual((reading.slow, reading.slowest, reading.timed), (1, 30, 40))
 
+    def test_the_index_of_a_sample_may_be_of_another_type(self):
+        class Index:
+            def __index__(self):
+                return 30
+        for index, slowest in ((Index(), 30), ("thirty", -1)):
+            reading = Reading()
+            reading.time_one(1, 0.01)
+            reading.time_one(index, 0.4)
+            self.assertEqual((reading.slowest, reading.slowest_seconds), (slowest, 0.4))
+
     def test_a_sample_that_had_no_core_is_not_slow(self):
         clock = Clock()
         delay = mock.Mock()
@@ -232,6 +315,99 @@ class Workers(unittest.TestCase):
                 return indices
         self.assertTrue(gives_samples([1]) and gives_samples(Subset([1])))
         self.assertFalse(gives_samples(Subset(mock.Mock(__getitems__=1))))
+
+
+class Reads(unittest.TestCase):
+    """Which calls read a value of a tensor, at the moment of the call."""
+
+    TEXT = """
+one = x.item()
+two = float(x)
+three = score([x[0].item() for _ in range(1)])
+four = (x.argmax(1) == x).sum().item()
+five = x.masked_fill(x, float("-inf")).float()
+six = x.float() + score(x.float())
+seven = score("a text",
+              x.cpu())
+"""
+
+    def test_calls(self):
+        found = []
+
+        class Tensor:
+            def read(self, *_):
+                found.append((sys._getframe(1).f_lineno, looks._is_reading(sys._getframe(1))))
+                return self
+            item = cpu = read
+
+            def __float__(self):
+                self.read()
+                found[-1] = (sys._getframe(1).f_lineno, looks._is_reading(sys._getframe(1)))
+                return 1.0
+
+            def other(self, *_):
+                self.item()
+                found[-1] = (sys._getframe(1).f_lineno, looks._is_reading(sys._getframe(1)))
+                return self
+            argmax = masked_fill = sum = float = __getitem__ = __add__ = __eq__ = other
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "script.py")
+            Path(path).write_text(self.TEXT)
+            x = Tensor()
+            exec(compile(self.TEXT, path, "exec"), {"x": x, "score": lambda *_: x.other() and x})
+        if hasattr(compile("", "", "exec"), "co_positions"):
+            of_lines = {line: [reads for at, reads in found if at == line] for line in range(2, 10)}
+            self.assertEqual(of_lines, {2: [True], 3: [True], 4: [False, True], 5: [False, False, False, True], 6: [False, False], 7: [False] * 3, 8: [], 9: [True]})
+
+
+class Loss:
+    """What a backward pass is called on."""
+
+    grad_fn = True
+
+
+class KeptLosses(unittest.TestCase):
+    def follow(self, container, steps=400):
+        kept = Kept()
+        for step in range(steps):
+            loss = Loss()
+            container.append(loss)
+            kept.see(loss, step, sys._getframe())
+        return kept.evidence(steps, lambda line: "")
+
+    def test_a_list_grows(self):
+        self.assertEqual(self.follow([])["list"], "container")
+
+    def test_losses_that_are_kept_for_a_time(self):
+        self.assertIsNone(self.follow(collections.deque(maxlen=30)))
+
+
+class HeldMemory(unittest.TestCase):
+    def test_memory_that_grows_to_the_end(self):
+        def said(held, seconds=100):
+            memory = Memory()
+            for second in range(seconds):
+                memory.see(20 * second, int(1e9 * held(second)))
+            self.assertLess(len(memory.samples), 300)
+            return memory.rising()
+        self.assertIn("more and more memory: 1.5 GB at step 1,000, 1.99 GB now", said(lambda second: 1 + 0.01 * second))
+        self.assertIn("at step", said(lambda second: 1 + 0.001 * second, 1000))
+        for held in (lambda second: 1 + 0.01 * min(second, 80), lambda second: 1 + 0.5 * (second % 30) / 30, lambda second: 1 + 1e-4 * second, lambda _: 1):
+            self.assertEqual(said(held), "")
+        self.assertEqual(said(lambda second: 1 + second, 20), "")
+
+
+class Folders(unittest.TestCase):
+    def test_two_doctors_choose_a_folder_at_once(self):
+        with tempfile.TemporaryDirectory() as place:
+            names = [Path(place) / name for name in ("train", "train", "train-2")]
+            first = folders.Folder(names[0], "train.py", [])
+            (names[0] / "run.json").unlink()
+            with mock.patch.object(folders, "next_free", side_effect=names), mock.patch.object(Path, "exists", return_value=False):
+                second = folders.new(None, "train.py", [])
+            self.assertEqual(second.path, names[2])
+            first.remove()
+            second.remove()
 
 
 class Words(unittest.TestCase):
@@ -303,6 +479,16 @@ class Nothing(unittest.TestCase):
             self.assertEqual((found.returncode, found.stdout), (0, "1\n"))
             self.assertEqual(len(found.stderr.splitlines()), 1)
             self.assertIn("can't watch, the script runs on", found.stderr)
+
+    def test_the_exit_code_is_the_commands_where_nobody_reads_what_is_said(self):
+        command = [sys.executable, "-m", "headrace", "doctor", "--", sys.executable, "-c", "raise SystemExit(5)"]
+        environment = {**os.environ, "PYTHONPATH": str(PACKAGE)}
+        with tempfile.TemporaryDirectory() as folder:
+            read, write = os.pipe()
+            os.close(read)
+            self.assertEqual(subprocess.run(command, cwd=folder, env=environment, stderr=write).returncode, 5)
+            os.close(write)
+            self.assertEqual(subprocess.run(["sh", "-c", '"$@" 2>&-', "sh", *command], cwd=folder, env=environment).returncode, 5)
 
     def test_help(self):
         found = headrace("doctor", "--help")

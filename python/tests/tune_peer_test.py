@@ -240,6 +240,21 @@ class Tries(unittest.TestCase):
         self.assertEqual([path.name for path in self.folder.iterdir()], ["train.py"])
         self.assertFalse(trials.folder.exists())
 
+    def test_a_trial_of_a_script_without_an_optimizer_ends_after_its_steps(self):
+        (self.folder / "train.py").write_text("""
+import inspect, pickle, torch
+from torch.utils.data import DataLoader
+assert "num_workers" in inspect.signature(DataLoader.__init__).parameters and pickle.loads(pickle.dumps(torch.save)) is torch.save
+weight = torch.ones(4, requires_grad=True)
+for x in DataLoader([torch.ones(4)] * 400):
+    (x @ weight).sum().backward()
+    with torch.no_grad():
+        weight -= 0.01 * weight.grad
+""")
+        with tune.Trials([sys.executable, "train.py"], False) as trials:
+            self.assertEqual(trials.run(Setting(), 25, None).failure, "")
+            self.assertLess(trials.evidence["step"], 60)
+
     def test_a_script_that_writes_into_the_users_folder_is_ended_before(self):
         outside = self.folder / "losses.txt"
         with unittest.mock.patch.dict(os.environ, LOSSES=str(outside)), tune.Trials([sys.executable, "train.py"], False) as trials, \

@@ -11,10 +11,13 @@ STARTUP, _, DATA_WAIT, _, PREPARE, FORWARD, BACKWARD, _, OPTIMIZER, _, LOG, SNAP
 _now = time.perf_counter_ns
 MOST_STEPS = 2048  # step times that are kept
 PREFETCHED = 2     # batches that a loop may have taken before it trains the first of them
+SUCCEEDS = 32      # updates of an optimizer within what passes for a step, from which on its updates are the steps
 # Watching a step takes about 15 us. Of short steps some are passed over, so that it stays below 0.4 % of the time: of these only the
 # wait for data is measured, the rest of their time has the shares of the steps that are watched.
 STEP_NS = 3_750_000
 MOST_PASSED = 31
+CPU_EVERY = 50_000_000  # ns between two steps whose CPU time is measured; where others wait for the core, asking for it gives the core away
+LOST = 4  # times the usual: a step that takes longer lost its core, which tells nothing of those that are passed over
 _SHARED = (PREPARE, FORWARD, BACKWARD, OPTIMIZER, REST)
 
 
@@ -56,9 +59,11 @@ class Accounts:
         self.times = Steps()
         self.by_loader = False   # steps end where the next batch is taken; else behind the first optimizer
         self.lead: int | None = None
+        self.updates: dict[int, int] = {}  # of each optimizer, since the latest step ended
         self.started = False     # whether startup is over
         self.since = False       # whether a backward pass followed the latest batch
         self.current: Any = None  # the record of the loader that gave the latest batch
+        self.judging = False     # whether that batch was taken without gradients
         self.taken: list[Any] = []  # records that gave batches since the last backward pass
         self.step_began = 0
         self.step_outside = 0
@@ -69,7 +74,7 @@ class Accounts:
         self.at_step: list[int] | None = None  # ns at the beginning of a short step
         self.shares = [0] * len(_SHARED)       # ns of the short steps that were watched
         self.cpu_began = -1
-        self.cpu_from = 0
+        self.cpu_from = self.cpu_due = 0
         self.cpu_ns = self.cpu_wall = 0  # CPU time of the process in watched steps, and the wall time of the same
 
     # -- intervals -----------------------------------------------------------------------------------------------------------
@@ -80,7 +85,7 @@ class Accounts:
         passed, self.last = now - self.last, now
         if self.since or self.current is None:
             self.ns[REST] += passed
-        elif self.current.trained:
+        elif self.current.trained and not self.judging:
             self.ns[FORWARD] += passed
         else:
             self.ns[VALIDATE] += passed
@@ -103,8 +108,9 @@ class Accounts:
             if self.by_loader:
                 self.end_step(now)
             self.current = None
-        elif self.current is None or self.current.trained:
-            self.ns[REST] += passed
+        elif self.current is None or self.current.trained and not self.judging:
+            # A batch that the backward pass of a later one is for, too, is trained.
+            self.ns[FORWARD if self.current is not None and self.current.taken else REST] += passed
         else:
             self.ns[VALIDATE] += passed
             self.current.between_ns += passed
@@ -118,7 +124,7 @@ class Accounts:
         else:
             self.ns[VALIDATE] += passed
             record.wait_ns += passed
-        self.current = record
+        self.current, self.judging = record, not with_grad and not ended
         if ended:
             if not record.trained:
                 record.wait_ns = record.between_ns = 0  # it was a validation
@@ -130,7 +136,7 @@ class Accounts:
             if record.taken == 1:
                 self.taken.append(record)
             if self.started:
-                self.cpu_began, self.cpu_from = time.process_time_ns(), now
+                self._watch_cpu(now)
         return now
 
     def iterator_made(self, record: Any, with_grad: bool) -> int:
@@ -155,7 +161,8 @@ class Accounts:
 
     def _train_taken(self) -> None:
         for record in self.taken:
-            if not record.trained and record.taken <= PREFETCHED:
+            # Behind a validation that was cut short comes a batch of the training.
+            if not record.trained and (record.taken <= PREFETCHED or record is self.current):
                 record.trained = self.by_loader = True
                 self.ns[VALIDATE] -= record.wait_ns + record.between_ns
                 self.ns[DATA_WAIT] += record.wait_ns
@@ -170,13 +177,26 @@ class Accounts:
         now = _now()
         self.ns[OPTIMIZER] += now - self.last
         self.last = now
-        if not self.by_loader:
-            if self.lead is None:
-                self.lead = optimizer
-            if optimizer == self.lead:
-                self.end_step(now)
-                self.cpu_began, self.cpu_from = time.process_time_ns(), now
+        if not self.by_loader and self.lead is None:
+            self.lead = optimizer
+        if not self.by_loader and optimizer == self.lead or self.succeeds(optimizer):
+            self.end_step(now)
+            self._watch_cpu(now)
         return now
+
+    def succeeds(self, optimizer: int) -> bool:
+        """Counts an update that ends no step. Whether this optimizer's updates end the steps from now on: the loop has made another
+        optimizer, as for each fold, or trains on batches that it keeps."""
+        self.updates[optimizer] = count = self.updates.get(optimizer, 0) + 1
+        if count < SUCCEEDS:
+            return False
+        self.by_loader, self.lead, self.counted = False, optimizer, False
+        return True
+
+    def _watch_cpu(self, now: int) -> None:
+        """Begins to measure the CPU time of a step."""
+        if now >= self.cpu_due:
+            self.cpu_began, self.cpu_from = time.process_time_ns(), now
 
     # -- steps ---------------------------------------------------------------------------------------------------------------
 
@@ -196,8 +216,10 @@ class Accounts:
             if self.cpu_began >= 0:
                 self.cpu_ns += time.process_time_ns() - self.cpu_began
                 self.cpu_wall += now - self.cpu_from
+                self.cpu_due = now + CPU_EVERY
             self._choose(took)
         self.counted = True
+        self.updates.clear()
         self.cpu_began = -1
         self.step_began, self.step_outside = now, self._outside()
 
@@ -209,7 +231,7 @@ class Accounts:
             self.usual_ns *= 1.01 if took > self.usual_ns else 0.95
         if self.usual_ns >= STEP_NS:
             return
-        if self.at_step is not None:
+        if self.at_step is not None and took < LOST * self.usual_ns:
             for place, phase in enumerate(_SHARED):
                 self.shares[place] += self.ns[phase] - self.at_step[phase]
             if self.steps >= 32:
@@ -233,7 +255,9 @@ class Accounts:
         self.passed, self.since, self.current, self.counted = 0, within, None, not within
         self.at_step = None if within else list(self.ns)
         self.step_began, self.step_outside = now, self._outside()
-        self.cpu_began, self.cpu_from = -1 if within else time.process_time_ns(), now
+        self.cpu_began = -1
+        if not within:
+            self._watch_cpu(now)
 
     # -- what came out ---------------------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ import functools
 import os
 import sys
 import time
+import weakref
 from typing import Any, Callable
 
 from threading import get_ident
@@ -18,8 +19,8 @@ from headrace._script import accounts
 from headrace._script.loaders import Timed, gives_samples
 
 _now = time.perf_counter_ns
-_HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_LIBRARIES = (os.path.dirname(os.__file__) + os.sep, _HERE, "<frozen")
+HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_LIBRARIES = (os.path.dirname(os.__file__) + os.sep, HERE, "<frozen")
 _INSTALLED = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep)
 
 
@@ -37,6 +38,13 @@ def users_line(frame: Any) -> tuple[str, int] | None:
     return None
 
 
+def plain_tensor(value: Any) -> Any:
+    """`value` if its number may be read where it lies, without a program of somebody's that sees it; else None."""
+    from torch import Tensor
+    is_plain = isinstance(value, Tensor) and type(value).__torch_dispatch__ is Tensor.__torch_dispatch__ and value.is_floating_point()
+    return value if is_plain else None
+
+
 class Borders:
     """Installs the borders of one watcher, and removes them. `watcher` has `accounts`, `thread`, `busy`, `record_of`, `fail`."""
 
@@ -49,15 +57,19 @@ class Borders:
         while self._undo:
             self._undo.pop()()
 
-    def _replace(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
+    def _replace(self, owner: Any, name: str, make: Callable[[Any], Any], home: Any = None) -> None:
+        """`home`: the module that a function is pickled by, where it is another one."""
         original = owner.__dict__[name] if isinstance(owner, type) else getattr(owner, name)
         made = functools.wraps(original)(make(original))
-        setattr(owner, name, made)
+        owners = [each for each in (owner, home) if each is not None]
+        for each in owners:
+            setattr(each, name, made)
 
         def undo() -> None:
             # What another one put over ours stays, and calls ours, which then passes everything on.
-            if (owner.__dict__.get(name) if isinstance(owner, type) else getattr(owner, name, None)) is made:
-                setattr(owner, name, original)
+            for each in owners:
+                if (each.__dict__.get(name) if isinstance(each, type) else getattr(each, name, None)) is made:
+                    setattr(each, name, original)
         self._undo.append(undo)
 
     # -- torch ---------------------------------------------------------------------------------------------------------------
@@ -71,9 +83,12 @@ class Borders:
         self._replace(DataLoader, "__iter__", self._iter)
         self._replace(DataLoader, "__init__", self._made)
         self._replace(torch.autograd, "backward", self._backward)
-        self._replace(torch, "save", functools.partial(self._around, accounts.SNAPSHOT))
+        self._replace(torch, "save", functools.partial(self._around, accounts.SNAPSHOT), torch.serialization)
         for kind in (_utils.fetch._MapDatasetFetcher, _utils.fetch._IterableDatasetFetcher):
             self._replace(kind, "fetch", self._fetch)
+        self._replace(os, "_exit", self._exit, sys.modules.get("posix"))
+        if hasattr(torch.amp, "GradScaler"):
+            self._replace(torch.amp.GradScaler, "scale", self._scale)
         before, after = self._optimizer(torch)
         handles = register_optimizer_step_pre_hook(before), register_optimizer_step_post_hook(after)
         self._undo += [handle.remove for handle in handles]
@@ -102,7 +117,7 @@ class Borders:
             if watcher.busy:
                 if watcher.busy != "passing" or get_ident() != watcher.thread:
                     return original(iterator)
-                if iterator is watcher.lead:
+                if iterator is watcher.lead():
                     if watcher.left > 0:
                         began = _now()
                         try:
@@ -116,7 +131,7 @@ class Borders:
                         watcher.waited += _now() - began
                         return batch
                     watcher.go_on(False)
-                elif watcher.trains(iterator):
+                elif watcher.trains(iterator) and watcher.accounts.by_loader:
                     return original(iterator)
                 else:
                     watcher.go_on(True)
@@ -125,9 +140,11 @@ class Borders:
             began = record = None
             try:
                 if watcher.census.mode is not None:
-                    watcher.census.leave()
+                    watcher.census.next_batch()
                 watcher.busy = "data_wait"
-                record = iterator.__dict__.get("_headrace") or watcher.record_of(iterator)
+                record = iterator.__dict__.get("_headrace")
+                if record is None or record.watcher is not watcher:
+                    record = watcher.record_of(iterator)
                 began = watcher.accounts.before_batch()
                 if watcher.accounts.passed and record.trained and is_grad_enabled():
                     watcher.pass_over(iterator)
@@ -190,7 +207,7 @@ class Borders:
         def watched(loader: Any, *arguments: Any, **named: Any) -> None:
             original(loader, *arguments, **named)
             try:
-                watcher.loader_made(loader, users_line(sys._getframe(1)))
+                watcher.loader_made(loader, sys._getframe(1))
             except Exception as error:
                 watcher.fail(error)
         return watched
@@ -222,6 +239,23 @@ class Borders:
                     watcher.fail(error)
         return watched
 
+    def _exit(self, original: Callable) -> Callable:
+        """Leaves without what atexit would do."""
+        def watched(status: int) -> Any:
+            self.watcher.finish()
+            return original(status)
+        return watched
+
+    def _scale(self, original: Callable) -> Callable:
+        watcher = self.watcher
+
+        def watched(scaler: Any, outputs: Any) -> Any:
+            scaled = original(scaler, outputs)
+            if get_ident() == watcher.thread and hasattr(scaled, "grad_fn"):
+                watcher.scaled = weakref.ref(outputs), weakref.ref(scaled), scaler
+            return scaled
+        return watched
+
     def _optimizer(self, torch: Any) -> tuple[Callable, Callable]:
         watcher, is_compiling = self.watcher, torch.compiler.is_compiling
 
@@ -237,10 +271,14 @@ class Borders:
                 watcher.fail(error)
 
         def after(optimizer: Any, _: Any, __: Any) -> None:
-            if watcher.busy and watcher.lead is not optimizer or is_compiling() or get_ident() != watcher.thread:
+            if is_compiling() or get_ident() != watcher.thread or watcher.busy not in ("", "passing"):
                 return
             try:
-                if watcher.busy:
+                if watcher.busy and watcher.lead() is not optimizer:
+                    if not watcher.accounts.succeeds(id(optimizer)):
+                        return
+                    watcher.go_on(False)
+                elif watcher.busy:
                     watcher.left -= 1
                     if watcher.left > 0:
                         return

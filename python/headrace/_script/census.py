@@ -13,6 +13,7 @@ from headrace._script import borders
 
 FIRST_STEP = 10
 TRIES = 4                # steps that are looked at, at most
+MOST_PARTS = 64          # looks that end where another batch is taken
 LEAST_NS = 200_000       # of a call whose result is kept for the second step
 MOST_BYTES = 256 << 20   # of such results
 _now = time.perf_counter_ns
@@ -58,8 +59,9 @@ def _name(call: Any) -> str:
 
 class Census:
     def __init__(self) -> None:
-        self.tries = 0
+        self.tries = self.parts = 0
         self.mode: Any = None   # while it is entered
+        self.asked: Any = None  # torch.overrides.has_torch_function, while another one is there
         self.steps: list[Step] = []
         self.result: dict[str, Any] | None = None
 
@@ -70,17 +72,30 @@ class Census:
         import torch
         self.tries += 1
         if torch._C._len_torch_function_stack() or _compiles():
+            if self.tries == TRIES:
+                self.steps.clear()  # with the results that a second step would have been compared with
             return
         self.steps.append(Step())
         self.mode = _mode(self.steps[-1])
         self.mode.__enter__()
+        # Layers that look for modes with this function, such as those of transformers, would take another way, with other rounding.
+        self.asked, torch.overrides.has_torch_function = torch.overrides.has_torch_function, _without(self.mode, torch.overrides.has_torch_function)
+
+    def next_batch(self) -> None:
+        """Leaves where another batch is taken: what was looked at is not the whole step, which begins with its last batch."""
+        if self.parts < MOST_PARTS and self.mode.step is not None:
+            self.parts, self.tries = self.parts + 1, self.tries - 1
+            self.steps.pop()
+        self.leave()
 
     def leave(self) -> None:
         """At the next border of the loop. Where the script has entered a mode meanwhile, at a later one."""
         import torch
         mode = self.mode
         mode.step = None
-        if not torch._C._len_torch_function_stack() or torch._C._get_function_stack_at(torch._C._len_torch_function_stack() - 1) is not mode:
+        if self.asked is not None:
+            torch.overrides.has_torch_function, self.asked = self.asked, None
+        if not _is_on_top(mode):
             return
         self.mode = None
         mode.__exit__(None, None, None)
@@ -100,6 +115,24 @@ class Census:
         self.result = {"operations": second.calls, "rebuilt_seconds": sum(seconds for seconds, _ in found.values()), "rebuilt_bytes": size,
                        "rebuilt": max(((seconds, *key, line) for key, (seconds, line) in found.items()), key=lambda each: each[0], default=None)}
         self.steps.clear()
+
+
+def _is_on_top(mode: Any) -> bool:
+    import torch
+    count = torch._C._len_torch_function_stack()
+    return count > 0 and torch._C._get_function_stack_at(count - 1) is mode
+
+
+def _without(mode: Any, has_torch_function: Any) -> Any:
+    """The function as it would answer without `mode`."""
+    from torch.overrides import _pop_mode_temporarily
+
+    def asked(arguments: Any) -> bool:
+        if not _is_on_top(mode):
+            return has_torch_function(arguments)
+        with _pop_mode_temporarily():
+            return has_torch_function(arguments)
+    return asked
 
 
 def _mode(step: Step) -> Any:

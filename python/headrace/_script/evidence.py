@@ -3,14 +3,13 @@ from __future__ import annotations
 
 import linecache
 import os
-import re
 import resource
 import sys
 import time
 from typing import Any
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
-_READS = re.compile(r"\.(item|cpu|tolist|numpy)\(|\bfloat\(|\bprint\(")
+READS = 0.05  # of the looks at a line: below, it is at work for other things than reading values, such as what it reads one of
 _DIALECTS = (("lightning", ("/lightning/pytorch/", "/pytorch_lightning/")), ("trainer", ("/transformers/trainer",)),
              ("accelerate", ("/accelerate/accelerator",)))
 
@@ -26,11 +25,18 @@ def dialect_of(frame: Any) -> str:
     return next((dialect for dialect, _ in _DIALECTS if dialect in found), "loop")
 
 
+def _relative(path: str) -> str:
+    try:
+        return os.path.relpath(path)
+    except OSError:  # the current folder is gone
+        return path
+
+
 def place(line: tuple[str, int] | None) -> str:
     """"train.py:31", as the user would say it."""
     if line is None:
         return ""
-    file = os.path.relpath(line[0]) if os.path.isabs(line[0]) else line[0]
+    file = _relative(line[0])
     return f"{os.path.basename(line[0]) if file.startswith('..') else file}:{line[1]}"
 
 
@@ -39,7 +45,7 @@ def _text(line: tuple[str, int]) -> str:
 
 
 def _most(lines: dict[tuple[str, int], int]) -> tuple[str, int] | None:
-    return max(lines, key=lambda line: lines[line]) if lines else None
+    return max(list(lines.items()), key=lambda each: each[1])[0] if lines else None  # the loop may be adding to them
 
 
 def _median(values: list) -> float:
@@ -54,8 +60,33 @@ def _occasion(occasions: Any, steps: int) -> dict[str, Any] | None:
 
 
 def _loader(watcher: Any) -> Any:
-    """The loader of the training: that from which most batches came."""
-    return max((loader for loader in watcher.loaders if loader.trained), key=lambda loader: loader.batches, default=None)
+    """The loader of the training: that from which most batches came. Those that were made at the same line, as for each pass, are one."""
+    from headrace._script.loaders import Loader
+    found: list[Any] = []
+    for loader in list(watcher.loaders):
+        if not loader.trained:
+            continue
+        same = next((number for number, each in enumerate(found) if each.is_like(loader)), None)
+        if same is None:
+            found.append(loader)
+            continue
+        if found[same] in watcher.loaders:  # what is added up must not be what is counted on
+            first, found[same] = found[same], Loader(loader.facts)
+            found[same].made, found[same].line, found[same].iterable = 0, loader.line, loader.iterable
+            found[same].add(first)
+        found[same].add(loader)
+    return max(found, key=lambda loader: loader.batches, default=None)
+
+
+def _hints(loader: Any) -> dict[str, str]:
+    """What to heed where an argument of the loader is advised."""
+    hints = {}
+    if loader is not None and loader.iterable:
+        hints["num_workers"] = (f"{loader.facts.get('dataset') or 'the dataset'} is iterable: each worker reads all of it, unless its __iter__ asks "
+                                "torch.utils.data.get_worker_info() for its share")
+    if loader is not None and loader.made > 1:
+        hints["persistent_workers"] = "make the loader once, before the loop: its workers end with it"
+    return hints
 
 
 def _reading(watcher: Any, loader: Any) -> Any:
@@ -92,7 +123,7 @@ def _of_input(loader: Any, reading: Any) -> dict[str, Any]:
         usual = (reading.timed_seconds - reading.slow_seconds) / quick
         found["slow"] = [{"file": loader.facts.get("dataset") or "the dataset", "excess_seconds": reading.slow_seconds - reading.slow * usual,
                           "times": reading.slow_seconds / reading.slow / usual if usual else 0, "quick": quick / reading.timed,
-                          "sample": f"index {reading.slowest}", "sample_times": reading.slowest_seconds / usual if usual else 0}]
+                          "sample": f"index {reading.slowest}" if reading.slowest >= 0 else "one whose index is no number", "sample_times": reading.slowest_seconds / usual if usual else 0}]
     return found
 
 
@@ -123,7 +154,7 @@ def _python(looks: Any) -> dict[str, Any] | None:
 
 def _items(looks: Any, seconds: float) -> dict[str, Any] | None:
     """Lines of the user's that read a value of a tensor, by how often a look met them."""
-    found = {line: count for line, count in looks.own.items() if _READS.search(_text(line))}
+    found = {line: looks.own[line] for line, count in looks.reads.items() if count > READS * looks.own[line]}
     if not found or not looks.in_step:
         return None
     line = _most(found)
@@ -149,11 +180,24 @@ def _census(watcher: Any, seconds: dict[str, float]) -> dict[str, Any] | None:
 
 
 def _objective(watcher: Any) -> dict[str, Any]:
-    lines = [{"step": row[0], "loss": row[2]} for row in watcher.rows[-200:] if row[2] is not None]
-    found: dict[str, Any] = {"objectives": [{"name": "loss", "lines": lines}]}
+    lines: dict[int, list] = {}
+    for row in watcher.rows[-200:]:
+        if row[2] is not None:
+            lines.setdefault(row[5], []).append({"step": row[0], "loss": row[2]})
+    names = _places(watcher)
+    found: dict[str, Any] = {"objectives": [{"name": names[number] if len(lines) > 1 else "loss", "lines": each} for number, each in lines.items()]}
     if watcher.not_finite:
         found["skipped"] = max(1, round(watcher.accounts.steps * min(1.0, watcher.not_finite / max(1, len(watcher.rows)))))
     return found
+
+
+def _places(watcher: Any) -> list[str]:
+    """Of backward passes, by their numbers; "gan.py:20 from gan.py:31" where several use a function."""
+    names: list[str] = []
+    for lines in list(watcher.places):
+        name = place(lines[0]) if lines else ""
+        names.append(f"{name} from {place(lines[1])}" if name in names and len(lines) > 1 else name)
+    return names
 
 
 def _step_ms(rows: list) -> list[float]:
@@ -173,7 +217,7 @@ def of(watcher: Any, sampled: dict[str, Any]) -> dict[str, Any]:
     steps, loader = accounts.steps, _loader(watcher)
     loop = wall - seconds.get("startup", 0.0)
     outside = loop - seconds.get("data_wait", 0.0)
-    script: dict[str, Any] = {"dialect": watcher.dialect or "loop", "path": os.path.relpath(sys.argv[0]) if sys.argv and sys.argv[0] else "", "threads": torch.get_num_threads()}
+    script: dict[str, Any] = {"dialect": watcher.dialect or "loop", "path": _relative(sys.argv[0]) if sys.argv and sys.argv[0] else "", "threads": torch.get_num_threads()}
     found: dict[str, Any] = {
         "step": steps, "run_seconds": loop, "on_gpu": watcher.on_gpu, "cores": len(os.sched_getaffinity(0)),
         "times": {"steps": steps, "step_ms_p50": accounts.times.quantile(0.5), "step_ms_p95": accounts.times.quantile(0.95), "step_seconds": accounts.step_ns / 1e9,
@@ -193,7 +237,9 @@ def of(watcher: Any, sampled: dict[str, Any]) -> dict[str, Any]:
         found["census"] = census
     found.update(sampled)
     found["on_gpu"] = watcher.on_gpu
-    return {"process": watcher.process, "rank": os.environ.get("RANK", ""), "evidence": found, "rows": watcher.rows, "epochs": loader.epochs if loader else 0,
+    if rising := watcher.memory.rising():
+        found["memory"] = {**found.get("memory", {}), "rising": rising}
+    return {"process": watcher.process, "rank": os.environ.get("RANK", ""), "evidence": found, "rows": watcher.rows, "places": _places(watcher), "hints": _hints(loader), "tells_steps": accounts.by_loader or accounts.lead is not None, "epochs": loader.epochs if loader else 0,
             "samples": steps * (loader.facts.get("batch_size") or 0) if loader else 0, "began_unix": time.time() - wall,
             "versions": {"python": sys.version.split()[0], "torch": torch.__version__}, "looking_s": watcher.looking_ns / 1e9,
             "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, "system": watcher.machine.get("system"),

@@ -6,6 +6,7 @@ import fcntl
 import hashlib
 import json
 import os
+import statistics
 import time
 from pathlib import Path
 from typing import Any, Sequence
@@ -26,22 +27,37 @@ def next_free(name: str) -> Path:
     return folder
 
 
+def new(path: Path | None, script: str, command: Sequence[str]) -> "Folder":
+    """The folder `path`, else the next that is free; another process may take that one meanwhile."""
+    while path is None:
+        try:
+            return Folder(next_free(Path(script).stem), script, command)
+        except UsageError:
+            continue
+    return Folder(path, script, command)
+
+
 class Folder:
     """A new run folder; its lock is held while the object lives."""
 
     def __init__(self, path: Path, script: str, command: Sequence[str]):
         where = str(path)
+        there = UsageError(f"{path} is there already", where, "name a new folder, or none: then it is a new one below runs/script")
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise UsageError(f"{path} is there already", where, "name a new folder, or none: then it is a new one below runs/script")
+            raise there
         self.path, self.script, self.command = path, script, list(command)
         self.began = time.time()
         self._made = [each for each in (path, *path.parents) if not each.exists()]
         try:
             path.mkdir(parents=True, exist_ok=True)
-            self._lock = open(path / "lock", "w")
+            self._lock = open(path / "lock", "a")
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._lock.truncate(0)
+        except BlockingIOError:
+            self._lock.close()
+            raise there from None
         except OSError as error:
             raise FileError(f"{path} can't be made: {error.strerror}", where, "name a folder that you may write") from error
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
         self._lock.write(f"{os.getpid()}\n")
         self._lock.flush()
         self._json("run.json", {"format": 1, "kind": "script", "recipe": script, "millrace": _version(), "files": FILES, "old_run": "", "replacement": "none",
@@ -86,7 +102,7 @@ class Folder:
         evidence, rows = found["evidence"], found["rows"]
         yield {"kind": "start", "time": 0.0, "script": self.script, "recipe": self.script, "command": self.command, "step": 0, "versions": found["versions"],
                "process": found["process"], "unix_time": found["began_unix"], "system": found["system"]}
-        yield from sorted([*_thinned(rows), *found["machine_lines"]], key=lambda line: line["time"])
+        yield from sorted([*_thinned(rows, found.get("places", [])), *found["machine_lines"]], key=lambda line: line["time"])
         times = evidence["times"]
         yield {"kind": "findings", "time": times["wall"], "step": evidence["step"], "findings": verdict.get("findings", [])}
         if ending is not None:
@@ -96,7 +112,8 @@ class Folder:
         evidence, rows, times = found["evidence"], found["rows"], found["evidence"]["times"]
         seconds, steps = times["seconds"], evidence["step"]
         loop = {phase: value for phase, value in seconds.items() if phase != "startup"}
-        finite = [row[2] for row in rows if row[2] is not None]
+        main = _main_place(rows) if rows else 0
+        finite = [row[2] for row in rows if row[2] is not None and row[5] == main]
         batch = evidence["script"].get("loader", {}).get("batch_size", 0)
         digest = hashlib.sha256(json.dumps([self.script, self.command, evidence["cores"], evidence["on_gpu"]]).encode()).hexdigest()[:16]
         return {"kind": "script", "recipe": self.script, "preset": "", "run": str(self.path), "versions": found["versions"], **ending, "steps": steps, "epochs": found["epochs"],
@@ -118,13 +135,18 @@ def _shares(seconds: dict[str, float]) -> dict[str, float]:
     return {phase: value / whole for phase, value in seconds.items()} if whole else {}
 
 
-def _thinned(rows: list) -> Any:
-    """Lines of kind "step" of at most LINES rows: [step, ns, loss, ns in steps, ns by phase]."""
-    stride = max(1, -(-len(rows) // LINES))
+def _main_place(rows: list) -> int:
+    """The place of the backward pass whose loss is that of the run."""
+    return statistics.mode(row[5] for row in rows)
+
+
+def _thinned(rows: list, places: list[str]) -> Any:
+    """Lines of kind "step" of at most LINES rows: [step, ns, loss, ns in steps, ns by phase, place of the backward pass]."""
+    stride, main = max(1, -(-len(rows) // LINES)), _main_place(rows) if rows else 0
     before = None
     for row in rows[::stride]:
-        step, ns, loss, step_ns, phases = row
-        line = {"kind": "step", "time": ns / 1e9, "step": step, "loss": loss}
+        step, ns, loss, step_ns, phases, place = row
+        line = {"kind": "step", "time": ns / 1e9, "step": step, "loss" if place == main else f"loss/{places[place]}": loss}
         if before is not None and step > before[0] and before[0] > 0:
             seconds = {phase: (now - then) / 1e9 for phase, now, then in zip(PHASES, phases, before[4]) if now != then}
             line.update(accounts=seconds, shares=_shares(seconds), step_ms_p50=(step_ns - before[3]) / (step - before[0]) / 1e6)

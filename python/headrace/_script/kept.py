@@ -2,21 +2,18 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import linecache
 import weakref
 from typing import Any
 
 from headrace._script import borders
+from headrace._script.memory import resident
 
 MOST = 64        # losses that are followed
-ENOUGH = 16      # of which so many must be alive
+ENOUGH = 16      # of which so many must be alive; both are doubled where these have ended nevertheless
 EARLIER = 8      # steps ago, at least
 LEAST_BYTES = 1000
-
-
-def _resident() -> int:
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * 4096
 
 
 class Kept:
@@ -24,19 +21,25 @@ class Kept:
         self.followed: list[tuple[int, Any]] = []
         self.began: tuple[int, int] | None = None  # step, resident bytes
         self.found: dict[str, Any] | None = None
+        self.most, self.enough = MOST, ENOUGH
 
     def see(self, loss: Any, step: int, frame: Any) -> None:
         """A loss on which the backward pass is called."""
-        if self.found is not None or loss.grad_fn is None:
+        if loss.grad_fn is None:
+            return
+        if self.found is not None:
+            if not any(followed() is not None for _, followed in self.followed):  # kept for a time only, as by a deque: look for more of them
+                self.found, self.most, self.enough = None, 2 * self.most, 2 * self.enough
+                self.followed.clear()
             return
         if self.began is None and step >= EARLIER:
-            self.began = (step, _resident())
-        if len(self.followed) < MOST:
+            self.began = (step, resident())
+        if len(self.followed) < self.most:
             self.followed.append((step, weakref.ref(loss)))
         alive = [followed() for then, followed in self.followed if then + EARLIER <= step and followed() is not None]
-        if len(alive) >= ENOUGH and 2 * len(alive) >= len(self.followed):
+        if len(alive) >= self.enough and 2 * len(alive) >= len(self.followed):
             self.found = {"list": "", **self._place(alive[0], frame)}
-        elif len(self.followed) == MOST and not alive:
+        elif len(self.followed) == self.most and not alive:
             self.followed.clear()
 
     def _place(self, loss: Any, frame: Any) -> dict[str, Any]:
@@ -44,7 +47,7 @@ class Kept:
         holders = [holder for holder in gc.get_referrers(loss) if isinstance(holder, list)]
         while frame is not None:
             if borders.is_users(frame.f_code.co_filename):
-                for name, value in {**frame.f_globals, **frame.f_locals}.items():
+                for name, value in _names_in(frame).items():
                     if isinstance(value, list) and any(value is holder for holder in holders):
                         return {"list": name, "line": _appending(frame.f_code.co_filename, name)}
             frame = frame.f_back
@@ -53,12 +56,22 @@ class Kept:
     def evidence(self, step: int, place: Any) -> dict[str, Any] | None:
         if self.found is None or self.began is None:
             return None
-        grown = (_resident() - self.began[1]) / max(1, step - self.began[0])
+        grown = (resident() - self.began[1]) / max(1, step - self.began[0])
         found = {"growth_bytes_per_step": max(grown, LEAST_BYTES), "list": self.found["list"]}
         line = self.found.get("line")
         if line is not None:
             found.update(where=place(line), line=linecache.getline(*line).strip())
         return found
+
+
+def _names_in(frame: Any) -> dict[str, Any]:
+    names, own = frame.f_globals, frame.f_locals
+    if own is names:
+        return dict(names)
+    names = {**names, **own}
+    if type(own) is dict and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
+        own.clear()  # a copy of a function's variables, which its frame would hold until the function returns
+    return names
 
 
 def _appending(file: str, name: str) -> tuple[str, int] | None:

@@ -5,6 +5,7 @@ Workers are processes. Each counts in a slot of a file that all processes of the
 from __future__ import annotations
 
 import mmap
+import operator
 import os
 import struct
 import time
@@ -19,6 +20,7 @@ SLOTS = 2048
 _SLOT = struct.Struct("=qqqddqqqddqqd")
 _SIZE = 128
 ONE_BY_ONE = 100e-6  # seconds; samples that take longer than this on average are timed one by one
+MOST_TIMES = 4096
 SLOW = 4.0           # times the mean, from which on a sample is a slow one
 
 
@@ -83,7 +85,11 @@ class Reading:
         self.timed += 1
         self.timed_seconds += seconds
         if seconds > self.slowest_seconds:
-            self.slowest, self.slowest_seconds = (index if type(index) is int else -1), seconds
+            try:
+                self.slowest = operator.index(index)  # samplers give numbers of NumPy and torch, too
+            except TypeError:
+                self.slowest = -1
+            self.slowest_seconds = seconds
 
 
 class Timed:
@@ -112,8 +118,11 @@ def gives_samples(dataset: Any) -> bool:
 class Loader:
     """A DataLoader that the script made, and what was measured of it. Times are nanoseconds."""
 
-    def __init__(self, facts: dict[str, Any]):
-        self.facts = facts
+    def __init__(self, facts: dict[str, Any], watcher: Any = None):
+        self.facts, self.watcher = facts, watcher
+        self.line: tuple[str, int] | None = None
+        self.iterable = False
+        self.made = 1           # loaders that this one stands for
         self.trained = False
         self.taken = 0          # batches since the last backward pass
         self.wait_ns = self.between_ns = 0  # not known yet to be training or validation
@@ -121,7 +130,7 @@ class Loader:
         self.begun = False
         self.epochs = 0         # begun
         self.first_ns: list[int] = []  # for each epoch: iter(), the first batch, and the end
-        self.waits: list[int] = []     # of other batches: the first 4096
+        self.waits: list[int] = []     # of other batches: the first MOST_TIMES
         self.batches = 0
         self.workers: set[int] = set()  # processes whose slots are not added yet
         self.reading = Reading()
@@ -134,9 +143,9 @@ class Loader:
         if self.begun:
             self.begun = False
             self.epochs += 1
-            if len(self.first_ns) < 4096:
+            if len(self.first_ns) < MOST_TIMES:
                 self.first_ns.append(self.begin_ns + took)
-        elif len(self.waits) < 4096:
+        elif len(self.waits) < MOST_TIMES:
             self.waits.append(took)
 
     def ended(self, took: int) -> None:
@@ -144,6 +153,17 @@ class Loader:
         self.begun = False
         if self.first_ns and len(self.first_ns) == self.epochs:
             self.first_ns[-1] += took
+
+    def is_like(self, other: "Loader") -> bool:
+        """Whether it may be one that the script makes anew for each pass."""
+        return self.line is not None and self.line == other.line and self.facts == other.facts
+
+    def add(self, other: "Loader") -> None:
+        """Another one that was made at the same line."""
+        self.made, self.batches, self.epochs = self.made + other.made, self.batches + other.batches, self.epochs + other.epochs
+        self.first_ns, self.waits = (self.first_ns + other.first_ns)[:MOST_TIMES], (self.waits + other.waits)[:MOST_TIMES]
+        self.workers = self.workers | other.workers
+        self.reading.add(other.reading)
 
     def collect(self, page: Page | None) -> None:
         """Adds what its workers counted; they are done, or it is the end."""

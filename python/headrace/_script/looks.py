@@ -2,13 +2,17 @@
 writes the evidence now and then, so that a script that is killed leaves what was known."""
 from __future__ import annotations
 
+import _thread
 import dis
+import itertools
+import linecache
+import re
 import sys
 import threading
 import time
 from typing import Any
 
-from headrace._script import run_delay
+from headrace._script import memory, run_delay
 from headrace._script.moments import Moments
 
 EVERY = 0.05
@@ -16,11 +20,25 @@ MOST_PAUSE = 5.0
 PAUSES = 50      # times as long as a look had no core is the pause behind it
 KEPT = 5e-4    # seconds
 _TENSOR = "/torch/_tensor.py"
+_READS = re.compile(rb"(?<![\w.])float\((?![\"'])|\.(?:item|cpu|tolist|numpy)\(")  # neither x.float() nor float("-inf")
+_READS_LAST = re.compile(rb"\.(?:item|cpu|tolist|numpy)\([^()]*\)$")
 
 
 def _at_loop(frame: Any) -> bool:
     """Whether a frame has just been stopped where only Python stops: at the end of a loop's body, or at a function's beginning."""
     return dis.opname[frame.f_code.co_code[frame.f_lasti]].startswith(("JUMP_BACKWARD", "RESUME"))
+
+
+def _is_reading(frame: Any) -> bool:
+    """Whether the call that a frame is in reads a value of a tensor: item(), float(). Before Python 3.11: whether its line has one."""
+    file, line = frame.f_code.co_filename, frame.f_lineno
+    if not hasattr(frame.f_code, "co_positions"):
+        return _READS.search(linecache.getline(file, line).encode()) is not None
+    first, last, begin, end = next(itertools.islice(frame.f_code.co_positions(), frame.f_lasti // 2, None), (None,) * 4)
+    if first is None or begin is None:
+        return False
+    call = linecache.getline(file, first).encode()[begin:], linecache.getline(file, last).encode()[:end]
+    return _READS.match(call[0]) is not None or _READS_LAST.search(call[1]) is not None
 
 
 class Looks:
@@ -32,24 +50,37 @@ class Looks:
         self.lines: dict[tuple[str, int], int] = {}  # the user's line in steps -> looks
         self.held: dict[tuple[str, int], int] = {}   # the same, where it ran Python
         self.own: dict[tuple[str, int], int] = {}    # the same, where the line itself was at work, not a function of Python below it
+        self.reads: dict[tuple[str, int], int] = {}  # of these, where it read a value of a tensor just then
         self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="headrace-looks", daemon=True)
+        self._running = threading.Lock()
+        self._ident = 0
 
     def start(self) -> None:
-        self._thread.start()
+        """Of no threading.Thread: a script may wait for all that threading.enumerate() lists."""
+        self._running.acquire()
+        self._ident = _thread.start_new_thread(self._run, ())
 
     def stop(self) -> None:
         self._ending.set()
-        if self._thread is not threading.current_thread():
-            self._thread.join(2)
+        if self._ident != threading.get_ident() and self._running.acquire(timeout=2):
+            self._running.release()
 
     def _run(self) -> None:
-        writes = Moments()
+        try:
+            self._look_around()
+        finally:
+            self._running.release()
+
+    def _look_around(self) -> None:
+        writes, memory_due = Moments(), 0.0
         self.delay = run_delay.of_this_thread()
         self.delayed = self.delay.read()
         while self._wait() and self.watcher.on:
             try:
                 self._look()
+                if (now := time.monotonic()) >= memory_due:
+                    self.watcher.memory.see(self.watcher.accounts.steps, memory.resident())
+                    memory_due = now + memory.EVERY
                 if writes.left() <= 0:
                     self.watcher.write()
                     writes.next()
@@ -85,5 +116,8 @@ class Looks:
             return
         if self.kept or _at_loop(leaf):
             self.held[line] = self.held.get(line, 0) + 1
-        if frame is leaf or (leaf.f_back is frame and leaf.f_code.co_filename.endswith(_TENSOR)):
+        is_tensors = leaf.f_back is frame and leaf.f_code.co_filename.endswith(_TENSOR)
+        if frame is leaf or is_tensors:
             self.own[line] = self.own.get(line, 0) + 1
+            if leaf.f_code.co_name == "__format__" if is_tensors else _is_reading(frame):
+                self.reads[line] = self.reads.get(line, 0) + 1

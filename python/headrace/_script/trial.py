@@ -94,7 +94,15 @@ class Trial:
     def torch(self, torch: Any) -> None:
         from torch.optim.optimizer import register_optimizer_step_post_hook
         from torch.utils.data import DataLoader
+        from torch.utils.data.dataloader import _BaseDataLoaderIter
         register_optimizer_step_post_hook(self.after_step)
+        following = _BaseDataLoaderIter.__next__
+
+        def after_batch(iterator: Any) -> Any:
+            batch = following(iterator)
+            self.after_step()  # a script may update its weights without an optimizer of torch.optim
+            return batch
+        _BaseDataLoaderIter.__next__ = after_batch
         if self.asked["threads"]:
             torch.set_num_threads(self.asked["threads"])
             torch.set_num_threads = lambda _: None  # the script's own number would undo it
@@ -103,8 +111,8 @@ class Trial:
 
         def made(loader: Any, dataset: Any, *arguments: Any, **named: Any) -> None:
             make(loader, dataset, **self.arguments(arguments, named))
-        DataLoader.__init__ = made
-        torch.save = audited(torch.save, "f")
+        DataLoader.__init__ = functools.wraps(make)(made)
+        torch.save = torch.serialization.save = audited(torch.save, "f")
 
     def arguments(self, arguments: tuple, named: dict[str, Any]) -> dict[str, Any]:
         """Of a DataLoader: those of the script, with those of the trial where it is the loader that is meant."""

@@ -6,13 +6,22 @@ from typing import Any
 
 WORDS = {"data_wait": "waiting for data", "copy": "copying the batch", "prepare": "preparing the batch", "optimizer": "optimiser", "log": "logging",
          "snapshot": "saving", "validate": "validation", "profile": "looking", "rest": "the rest of the loop", "reduction": "other ranks"}
+NO_STEPS = "steps can't be told apart: no batch came from a DataLoader, and no update of a torch.optim optimizer was seen (a compiled one is not)"
 SHOWN = 0.005  # of the loop; smaller accounts are left out
 
 
-def diagnose(evidence: dict[str, Any]) -> dict[str, Any]:
-    """{"findings", "accounts", "verdict"} of the library's rules."""
+def diagnose(evidence: dict[str, Any], hints: dict[str, str] | None = None) -> dict[str, Any]:
+    """{"findings", "accounts", "verdict"} of the library's rules. `hints`: what to heed where an argument is advised."""
     from headrace import _library
-    return _library.text(_library.library().diagnose(json.dumps(evidence).encode()))
+    found = _library.text(_library.library().diagnose(json.dumps(evidence).encode()))
+    for number, finding in enumerate(found["findings"]):
+        arguments = {name.removeprefix("dataloader_") for name, value in finding.get("set", {}).items() if value}
+        for hint in (hint for name, hint in (hints or {}).items() if name in arguments):
+            finding["text"] += f"; {hint}"
+            if number == 0:
+                first, more, others = found["verdict"].partition(" There ")
+                found["verdict"] = f"{first} {hint[0].upper()}{hint[1:]}.{more}{others}"
+    return found
 
 
 def _speed(times: dict[str, Any]) -> str:

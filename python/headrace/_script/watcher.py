@@ -7,6 +7,7 @@ from __future__ import annotations
 import atexit
 import json
 import math
+import multiprocessing
 import os
 import resource
 import sys
@@ -21,11 +22,18 @@ from headrace._script.accounts import Accounts
 from headrace._script.census import Census
 from headrace._script.kept import Kept
 from headrace._script.loaders import Loader, Page, Reading, facts_of
+from headrace._script.memory import Memory
 
+MOST_LOADERS = 256
 LOSS_EVERY = 50_000_000          # ns between two losses that are read; doubled whenever MOST_ROWS are there
 LOSS_EVERY_GPU = 1_000_000_000
 MOST_ROWS = 1024
+MOST_PLACES = 16                 # of backward passes, whose losses are told apart
 current: "Watcher | None" = None  # that watches this process now
+
+
+def _nobody() -> None:
+    return None
 
 
 class Occasions:
@@ -58,23 +66,28 @@ class Watcher:
         self.failed: str | None = None
         self.borders = borders.Borders(self)
         self._lines: "weakref.WeakKeyDictionary[Any, Any]" = weakref.WeakKeyDictionary()
-        self._lines_by_dataset: dict[int, tuple[str, int]] = {}
+        self._lines_by_dataset: dict[int, tuple[Any, tuple[str, int]]] = {}  # with a reference to the dataset
         self._begin()
 
     def _begin(self) -> None:
         """Everything that is this process's own."""
         self.process = os.getpid()
-        self.thread = threading.get_ident()
+        self.thread = threading.get_ident()  # may be another thread's when this one has ended
+        self.native_id = threading.get_native_id()
         self.thread_taken = False
         self.busy = ""           # what a border's original is doing just now
         self.accounts = Accounts()
-        self.lead: Any = None    # while steps are passed over: the iterator or the optimizer that counts them
+        self.lead: Any = _nobody  # while steps are passed over: a reference to the iterator or the optimizer that counts them
+        self.lead_record: Loader | None = None
         self.left = self.chosen = self.waited = 0
         self.look_due = 0
         self.loss_every = LOSS_EVERY
-        self.rows: list[list] = []  # [step, ns since the start, loss, ns in steps]
+        self.rows: list[list] = []  # [step, ns since the start, loss, ns in steps, ns by phase, place of the backward pass]
+        self.places: dict[tuple, int] = {}  # the user's lines that led to a backward pass -> its number
+        self.scaled: Any = None  # of GradScaler.scale: references to the loss and to its product, the scaler
         self.occasions = {"snapshot": Occasions(), "log": Occasions(), "validate": Occasions()}
         self.kept = Kept()
+        self.memory = Memory()
         self.census = Census()
         self.not_finite = 0      # losses that were read
         self.loaders: list[Loader] = []
@@ -91,6 +104,7 @@ class Watcher:
         self.usage_at = None     # rusage a few steps after the start
         self.looking_ns = 0
         self.ended_ns: int | None = None
+        self.finished = False
 
     def after_fork(self) -> None:
         if self.on:
@@ -118,7 +132,7 @@ class Watcher:
 
     def _turn_off(self) -> None:
         global current
-        self.on, self.busy, self.lead = False, "", None
+        self.on, self.busy, self.lead = False, "", _nobody
         if current is self:
             current = None
         try:
@@ -151,22 +165,37 @@ class Watcher:
 
     # -- loaders -----------------------------------------------------------------------------------------------------------------
 
-    def loader_made(self, loader: Any, line: tuple[str, int] | None) -> None:
-        if line is not None:
-            # Lightning and accelerate make new loaders of the user's: the first line of the same dataset is the user's.
-            line = self._lines_by_dataset.setdefault(id(loader.dataset), line)
-            self._lines[loader] = line
+    def loader_made(self, loader: Any, frame: Any) -> None:
+        line = borders.users_line(frame)
+        if line is None:
+            return
+        while frame is not None and (frame.f_code.co_filename.startswith(borders.HERE) or frame.f_code.co_name == "__init__" and frame.f_locals.get("self") is loader):
+            frame = frame.f_back
+        # Lightning and accelerate make new loaders of the user's: the latest line of the same dataset is the user's.
+        dataset, known = self._lines_by_dataset.get(id(loader.dataset), (None, line))
+        if frame is not None and borders.is_users(frame.f_code.co_filename):
+            known = line
+        elif dataset is not None and dataset() is not loader.dataset:
+            known = line  # another dataset lies where that one was
+        try:
+            self._lines_by_dataset[id(loader.dataset)] = weakref.ref(loader.dataset), known
+        except TypeError:  # a list
+            self._lines_by_dataset[id(loader.dataset)] = None, known
+        self._lines[loader] = known
 
     def record_of(self, iterator: Any, loader: Any = None) -> Loader:
         known = iterator.__dict__.get("_headrace")
+        if known is not None and known.watcher is not self:
+            known = None  # of a watch before this one
         if known is not None and loader is None:
             return known
         record = known or (self._records.get(loader) if loader is not None else None)
         if record is None:
-            record = Loader(facts_of(loader) if loader is not None else {"workers": getattr(iterator, "_num_workers", 0)})
-            record.line = self._lines.get(loader) if loader is not None else None
-            if len(self.loaders) < 256:
-                self.loaders.append(record)
+            record = Loader(facts_of(loader) if loader is not None else {"workers": getattr(iterator, "_num_workers", 0)}, self)
+            if loader is not None:
+                from torch.utils.data import IterableDataset
+                record.line, record.iterable = self._lines.get(loader), isinstance(loader.dataset, IterableDataset)
+            self._add_loader(record)
             if loader is not None:
                 self._records[loader] = record
         iterator.__dict__["_headrace"] = record
@@ -179,6 +208,18 @@ class Watcher:
                 record.collect(self.page)
                 record.workers = started
         return record
+
+    def _add_loader(self, record: Loader) -> None:
+        if len(self.loaders) >= MOST_LOADERS:  # made anew in each pass: those of before become one
+            used = list(self._records.values())
+            gone = [each for each in self.loaders if each.trained and each not in used]
+            for each in gone[1:]:
+                if each.is_like(gone[0]):
+                    each.collect(self.page)
+                    gone[0].add(each)
+                    self.loaders.remove(each)
+        if len(self.loaders) < MOST_LOADERS:
+            self.loaders.append(record)
 
     def loader_ended(self, record: Loader, took: int) -> None:
         record.ended(took)
@@ -198,7 +239,8 @@ class Watcher:
             if get_worker_info() is None:
                 return None
             if self.page is None:
-                self.page = Page(self.folder / f"workers-{os.getppid()}")
+                parent = multiprocessing.parent_process()  # os.getppid() is the server's of start method forkserver
+                self.page = Page(self.folder / f"workers-{parent.pid if parent is not None else os.getppid()}")
             self.own_reading = Reading()
         return self.own_reading
 
@@ -214,7 +256,8 @@ class Watcher:
     # -- steps that are passed over --------------------------------------------------------------------------------------------
 
     def pass_over(self, lead: Any) -> None:
-        self.lead, self.busy = lead, "passing"
+        # An iterator that the loop breaks off ends its workers at once, so it is not held.
+        self.lead, self.lead_record, self.busy = weakref.ref(lead), lead.__dict__.get("_headrace"), "passing"
         self.left = self.chosen = self.accounts.passed
         self.waited = 0
         self.borders.stand_aside(not self.accounts.by_loader)
@@ -222,8 +265,8 @@ class Watcher:
     def go_on(self, within: bool, end_ns: int | None = None) -> None:
         """Ends passing over, in a step or at the end of one. `end_ns`: what the call took that found no more batches."""
         try:
-            record, steps = self.lead.__dict__.get("_headrace"), self.chosen - self.left
-            self.busy, self.lead = "", None
+            record, steps = self.lead_record, self.chosen - self.left
+            self.busy, self.lead = "", _nobody
             self.borders.come_back()
             self.accounts.go_on(steps, self.waited, within)
             if record is not None:
@@ -246,11 +289,13 @@ class Watcher:
     # -- the loop ----------------------------------------------------------------------------------------------------------------
 
     def take_thread(self) -> bool:
-        """The thread of the first backward pass is the loop's."""
-        if self.thread_taken or not self.on:
+        """The thread of the first backward pass is the loop's; when it has ended, that of the next one."""
+        if not self.on or (self.thread_taken and os.path.exists(f"/proc/self/task/{self.native_id}")):
             return False
-        self.thread, self.thread_taken = threading.get_ident(), True
-        self.accounts = Accounts(self.accounts.began)
+        if not self.thread_taken:
+            self.accounts = Accounts(self.accounts.began)
+        self.is_busy()  # ends passing over
+        self.thread, self.native_id, self.thread_taken = threading.get_ident(), threading.get_native_id(), True
         return True
 
     def look(self, now: int, tensors: Any) -> None:
@@ -258,53 +303,77 @@ class Watcher:
         began = time.perf_counter_ns()
         if self.looks is None:
             self._start_looking()
-        loss = tensors if not isinstance(tensors, (list, tuple)) else tensors[0]
-        on_gpu = loss.is_cuda
+        from torch.cuda import is_current_stream_capturing as is_capturing
+        loss = borders.plain_tensor(tensors[0] if type(tensors) in (list, tuple) and tensors else tensors)
+        on_gpu = loss is not None and loss.is_cuda
         self.on_gpu = self.on_gpu or on_gpu
-        if self.pending_loss is not None:
+        if on_gpu and is_capturing():  # a graph would repeat what is done here, and a question about an event ends it
+            loss = None
+        elif self.pending_loss is not None:
             self._take_pending()
-        if loss.numel() == 1:
+        if loss is not None and loss.numel() == 1:
+            loss = self._unscaled(loss)
             self.kept.see(loss, self.accounts.steps, sys._getframe(2))
+            place = self._place_of(sys._getframe(2))
             if on_gpu:
-                self._send_for(loss, now)
-            else:
-                self._add_row(self.accounts.steps, now, float(loss.detach()))
+                self._send_for(loss, now, place)
+            elif loss.device.type == "cpu":
+                self._add_row(self.accounts.steps, now, float(loss.detach()), place)
         self.look_due = now + (LOSS_EVERY_GPU if on_gpu else self.loss_every)
         if self.usage_at is None and self.accounts.steps >= 3:
             self.usage_at = (self.accounts.steps, resource.getrusage(resource.RUSAGE_SELF))
         self.looking_ns += time.perf_counter_ns() - began
 
-    def _add_row(self, step: int, now: int, loss: float) -> None:
+    def _unscaled(self, loss: Any) -> Any:
+        """The loss before a GradScaler's factor."""
+        if self.scaled is None or self.scaled[1]() is not loss:
+            return loss
+        original = self.scaled[0]()
+        return original if original is not None else loss.detach() / self.scaled[2]._scale
+
+    def _place_of(self, frame: Any) -> int:
+        """Two networks of a script may have a loss each, which are not to be mixed."""
+        lines = []
+        while frame is not None:
+            if borders.is_users(frame.f_code.co_filename):
+                lines.append((frame.f_code.co_filename, frame.f_lineno))
+            frame = frame.f_back
+        if len(self.places) < MOST_PLACES:
+            return self.places.setdefault(tuple(lines), len(self.places))
+        return self.places.get(tuple(lines), MOST_PLACES - 1)
+
+    def _add_row(self, step: int, now: int, loss: float, place: int) -> None:
         if not math.isfinite(loss):
             self.not_finite += 1
-        self.rows.append([step, now - self.accounts.began, loss if math.isfinite(loss) else None, self.accounts.step_ns, list(self.accounts.ns)])
+        self.rows.append([step, now - self.accounts.began, loss if math.isfinite(loss) else None, self.accounts.step_ns, list(self.accounts.ns),
+                          place])
         if len(self.rows) >= MOST_ROWS:
             del self.rows[1::2]
             self.loss_every *= 2
 
-    def _send_for(self, loss: Any, now: int) -> None:
+    def _send_for(self, loss: Any, now: int, place: int) -> None:
         """Copies a loss to the host without waiting for the GPU; it is read at a later look."""
         import torch
         host = torch.empty((), dtype=torch.float32, pin_memory=True)
         host.copy_(loss.detach().reshape(()).float(), non_blocking=True)
         event = torch.cuda.Event()
         event.record()
-        self.pending_loss = (host, event, self.accounts.steps, now)
+        self.pending_loss = (host, event, self.accounts.steps, now, place)
 
     def _take_pending(self) -> None:
-        host, event, step, now = self.pending_loss
+        host, event, step, now, place = self.pending_loss
         if event.query():
-            self._add_row(step, now, float(host))
+            self._add_row(step, now, float(host), place)
             self.pending_loss = None
 
     def _start_looking(self) -> None:
         from headrace._script.looks import Looks
         self.thread_taken = True
+        (self.folder / "trains").touch()
         self.dialect = evidence.dialect_of(sys._getframe(3))
         self._start_sampler()
         self.looks = Looks(self)
         self.looks.start()
-        import multiprocessing
         if multiprocessing.parent_process() is not None:  # such a process does not run atexit where it was forked
             from multiprocessing.util import Finalize
             Finalize(None, self.finish, exitpriority=0)
@@ -317,7 +386,7 @@ class Watcher:
         try:
             library = _library.library()
             self.machine = _library.text(library.machine())
-            self.sampler = library.sampler_start(torch.cuda.current_device() if torch.cuda.is_available() and torch.cuda.is_initialized() else -1)
+            self.sampler = library.sampler_start(torch.cuda.current_device() if torch.cuda.is_initialized() else -1)
         except Exception:
             self.sampler = None
 
@@ -330,7 +399,9 @@ class Watcher:
         said = _library.text((library.sampler_stop if last else library.sampler_read)(self.sampler))
         if last:
             self.sampler = None
-        if said.get("machine") and len(self.machine_lines) < MOST_ROWS:
+        if said.get("machine"):
+            if len(self.machine_lines) >= MOST_ROWS:
+                del self.machine_lines[1::2]
             self.machine_lines.append({"kind": "machine", "time": self.accounts.read()[0], "step": self.accounts.steps, **said["machine"]})
         return said.get("evidence") or {}
 
@@ -354,8 +425,9 @@ class Watcher:
 
     def finish(self) -> None:
         """At the end of the process, or of the watching."""
-        if not self.on or os.getpid() != self.process:
+        if not self.on or self.finished or os.getpid() != self.process:
             return
+        self.finished = True  # a spawned process comes here twice; the sampler is no more then
         try:
             if self.looks is not None:
                 self._write(self._last_evidence())

@@ -42,6 +42,10 @@ std::string rewritten(std::string line, std::string_view from, std::string_view 
   return line;
 }
 
+std::string short_duration(double seconds) {
+  return seconds < 1 ? significant(seconds * 1e3, 3) + " ms" : human_duration(seconds);
+}
+
 std::string workers_text(int workers) { return std::to_string(workers) + (workers == 1 ? " worker" : " workers"); }
 
 // The time of the stretch if the loop read its batches itself, without processes that compete for its cores. While all cores
@@ -81,10 +85,10 @@ Found workers_respawn(const Evidence& e) {
   const double lost = restart_seconds(e);
   if (lost <= 0 || lost < kRespawns * e.times.loop() || many_starts(e, *loader_of(e))) return std::nullopt;
   const Script::Loader& loader = *loader_of(e);
-  return changed(workers_text(loader.workers) + " are started again in each of " + significant(loader.epochs, 3) +
-                     " passes over the data: the first batch of a pass comes after " +
-                     human_duration(loader.first_batch_seconds / (loader.epochs - 1)) + ", others after " +
-                     human_duration(loader.usual_batch_seconds),
+  return changed(workers_text(loader.workers) + (loader.workers == 1 ? " is" : " are") + " started again in each of " +
+                     significant(loader.epochs, 3) + " passes over the data: the first batch of a pass comes after " +
+                     short_duration(loader.first_batch_seconds / (loader.epochs - 1)) + ", others after " +
+                     short_duration(loader.usual_batch_seconds),
                  change_of(*e.script, {{"loader.persistent", true}}), loader.where, gain_of(lost / e.times.loop()));
 }
 
@@ -114,8 +118,10 @@ Found threads_in_workers(const Evidence& e) {
   const int threads = of_torch ? loader->worker_threads : loader->worker_tasks - kOwnTasks;
   const bool waits = e.share(Phase::data_wait) >= kInWay || e.core_wait_seconds.value_or(0) >= kInWay * e.times.loop();
   if (threads < 2 || loader->workers * threads <= e.cores || !waits) return std::nullopt;
-  const std::string what = workers_text(loader->workers) + " compute with " + std::to_string(threads) + " threads each on " +
-                           std::to_string(e.cores) + (e.cores == 1 ? " core" : " cores") + ", and steps wait for data " +
+  const bool is_one = loader->workers == 1;
+  const std::string what = workers_text(loader->workers) + (is_one ? " computes with " : " compute with ") +
+                           std::to_string(threads) + (is_one ? " threads on " : " threads each on ") + std::to_string(e.cores) +
+                           (e.cores == 1 ? " core" : " cores") + ", and steps wait for data " +
                            percent(e.share(Phase::data_wait)) + " of the time";
   if (!of_torch)
     return changed(what, {.text = "cv2.setNumThreads(0) or threadpoolctl.threadpool_limits(1) in worker_init_fn"}, loader->where,

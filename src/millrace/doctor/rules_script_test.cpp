@@ -122,6 +122,9 @@ TEST(RulesOfScripts, WorkersThatStartInEachPass) {
   EXPECT_THAT(finding.what, HasSubstr("2 workers are started again in each of 10 passes"));
   expect_gain(finding, 4.5 / 14.5);
   EXPECT_THAT(ids_of(e), Not(testing::Contains("input_bound"))) << "the readers keep up";
+  EXPECT_THAT(finding.what, HasSubstr("the first batch of a pass comes after 520 ms, others after 1 ms"));
+  loader.workers = 1;
+  EXPECT_THAT(first(e, "workers_respawn").what, HasSubstr("1 worker is started again"));
   loader.slow_start_seconds = 1;
   expect_gain(first(e, "workers_respawn"), 5.5 / 14.5);
   loader.epochs = 1;
@@ -151,6 +154,16 @@ TEST(RulesOfScripts, WorkersThatCostMoreThanTheyRead) {
   expect_gain(finding, 1 - (9.5 - 4 + 3) / 19.5);
   e.others = 0.3;
   EXPECT_THAT(ids_of(e), Not(testing::Contains("too_many_workers"))) << "the workers may wait for the cores of other programs";
+}
+
+// A step of 9.5 s that sleeps for most of them waits for a core only while it needs one.
+TEST(RulesOfScripts, AStepThatSleepsHasLittleToGainFromItsNeighboursEnd) {
+  Evidence e = script();
+  e.others = 0.5;
+  e.core_wait_seconds = 0.19;
+  expect_gain(first(e, "neighbours"), 0.02 * 1.25);
+  e.core_wait_seconds = 9;
+  expect_gain(first(e, "neighbours"), 0.5 * 1.25);
 }
 
 TEST(RulesOfScripts, WorkersOfManyThreads) {

@@ -237,10 +237,11 @@ Found oversubscribed(const Evidence& e) {
 }
 
 // `one`: the wait if one thread loses its core. `either`: the wait if two threads lose their cores independently, because a step
-// waits for the last of its threads. The real wait is between the two.
+// waits for the last of its threads. The real wait is between the two. A script's step may sleep, and needs no core meanwhile.
 Found neighbours(const Evidence& e) {
   if (!e.others || *e.others < kNeighbours) return std::nullopt;
-  const double one = *e.others * core_share(e);
+  double one = *e.others * core_share(e);
+  if (e.script && e.core_wait_seconds) one = std::min(one, *e.core_wait_seconds / std::max(e.times.loop(), 1e-9));
   const double either = e.cores > 1 ? one * (2 - *e.others) : one;
   return Finding{.id = {},
                  .what = "other programs used the cores for " + percent(*e.others) + " of the time in which this run needed them",
