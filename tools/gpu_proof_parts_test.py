@@ -175,8 +175,9 @@ class OnGpu(GpuFolder):
             found = {"torn_rows": torn, "wrong_batches": 0, "batches": 10, "exposed": exposed, "bar": 0.02, "best_peer": "DataLoader, 4 workers",
                      "ms": {"resident": 10.0, "headrace": 10.1, "DataLoader, 4 workers": 12.0}, "batch_bytes": 38e6, "plan": "readers"}
             (self.folder / "bench/python_loader/device.py").write_text(
-                f"import os, sys\nassert os.environ['HEADRACE_LIBRARY'].endswith('.so')\nopen(sys.argv[4], 'w').write({json.dumps(found)!r})\n")
-            python.run(self.gpu())
+                f"import os, sys\nassert os.environ['LD_LIBRARY_PATH'] == os.path.dirname(os.environ['HEADRACE_LIBRARY']) + ':/stubs'\n"
+                f"open(sys.argv[4], 'w').write({json.dumps(found)!r})\n")
+            python.run(self.gpu(environment={"LD_LIBRARY_PATH": "/stubs"}))
             self.assertEqual([found for _, found in self.verdicts()], verdicts)
         self.assertIn("10.00 ms, 38 MB a batch; DataLoader, 4 workers 20.0%", self.said()[1]["figure"])
 

@@ -269,6 +269,16 @@ class Carrying(Folder):
             carry.copy_libraries(Path("a_test"), self.folder / "lib")
         self.assertEqual(ran, [(other.resolve(), self.folder / "lib" / "libutf8proc.so.2")])
 
+    def test_headrace_takes_its_libraries_along(self):
+        library = self.folder / "libheadrace.so"
+        library.touch()
+        said = f"\tlibspng.so.0 => {library} (0x0)\n"
+        ran = []
+        with mock.patch.object(processes, "run", lambda words, limit: mock.Mock(out=said)), \
+                mock.patch.object(carry, "strip", lambda source, target: ran.append(target)):
+            carry.copy_headrace(self.wish(build=self.folder), self.folder, self.fail)
+        self.assertEqual(ran, [self.folder / "python/lib/libheadrace.so", self.folder / "python/lib/libspng.so.0"])
+
     def test_a_wheel_is_unpacked_with_its_programs(self):
         wheel = self.folder / "wheel" / "millrace_train-1-py3-none-any.whl"
         wheel.parent.mkdir()

@@ -68,9 +68,9 @@ def copy_scripts(root, target):
         shutil.copy2(source, goal)
 
 
-def copy_libraries(test, target):
-    """What a test is linked with and other distributions lack or have in another version, but what is torch's."""
-    done = processes.run(["ldd", test], 60)
+def copy_libraries(file, target):
+    """What a test or library is linked with and other distributions lack or have in another version, but what is torch's."""
+    done = processes.run(["ldd", file], 60)
     for name, place in LOADED.findall(done.out):
         if not EVERYWHERE.match(name) and not any(part in place for part in ("/torch/lib/", "/nvidia/")):
             strip(Path(place).resolve(), target / name)
@@ -96,10 +96,11 @@ def copy_tests(wish, target, say):
 
 
 def copy_headrace(wish, target, say):
-    """The library of the Python package."""
+    """The library of the Python package, with its own."""
     library = wish.build / Path(python.LIBRARY).name
     if library.exists():
         strip(library, target / python.LIBRARY)
+        copy_libraries(library, (target / python.LIBRARY).parent)
     else:
         say(f"left out: {library.name}, not built in {wish.build}")
 

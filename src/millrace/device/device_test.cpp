@@ -35,12 +35,14 @@ using testing::HasSubstr;
 
 class FakeGpus final : public Backend {
  public:
-  explicit FakeGpus(int count) : count_(count) {}
+  explicit FakeGpus(int count, std::pair<int, int> oldest = {9, 0}) : count_(count), oldest_(oldest) {}
   [[nodiscard]] int device_count() const override { return count_; }
   [[nodiscard]] std::string device_name(int index) const override {
     return "GPU " + std::string(1, static_cast<char>('A' + index));
   }
-  [[nodiscard]] std::pair<int, int> compute_capability(int) const override { return {9, 0}; }
+  [[nodiscard]] std::pair<int, int> compute_capability(int index) const override {
+    return index + 1 == count_ ? oldest_ : std::pair(9, 0);
+  }
   [[nodiscard]] bool has_fast_bf16(int) const override { return true; }
   [[nodiscard]] Backend::Nature nature(int) const override { return {}; }
   [[nodiscard]] Backend::DriverMemory driver_memory(int) const override { return {}; }
@@ -54,6 +56,7 @@ class FakeGpus final : public Backend {
  private:
   [[nodiscard]] Backend::MemoryCounters read_memory(int) const override { return {}; }
   int count_;
+  std::pair<int, int> oldest_;  // compute capability of the last GPU
 };
 
 std::string refusal(const std::string& wish, int local_rank, const Backend* cuda) {
@@ -135,6 +138,15 @@ TEST(Backends, CudaIsThereOrSaysWhyNot) {
   } else {
     EXPECT_THAT(reason, testing::AnyOf(HasSubstr("CUDA plugin"), HasSubstr("GPU"), HasSubstr("driver")));
   }
+}
+
+// There is no code of the kernels for older GPUs, so a launch would end the run.
+TEST(Backends, KernelsAreForGpusThatTheirCodeIsFor) {
+  const kernels::DeviceTable own{};
+  for (const auto& oldest : {std::pair(8, 0), std::pair(8, 9), std::pair(9, 0), std::pair(12, 0)})
+    EXPECT_EQ(detail::kernels_for(FakeGpus(2, oldest), &own), &own) << oldest.first;
+  EXPECT_EQ(detail::kernels_for(FakeGpus(2, {7, 5}), &own), nullptr);
+  EXPECT_EQ(detail::kernels_for(FakeGpus(1), nullptr), nullptr);
 }
 
 TEST(Backends, PluginThatDoesNotLoadSaysWhy) {

@@ -32,7 +32,8 @@ TEST(Errors, WantOfMemoryHasManyForms) {
        {"CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`", "cuDNN error: CUDNN_STATUS_ALLOC_FAILED",
         "cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED", "cuFFT error: CUFFT_ALLOC_FAILED",
         "cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED", "cuDNN error: CUDNN_STATUS_INTERNAL_ERROR",
-        "GET was unable to find an engine to execute this computation after trying 4 plans.", "CUDA error: out of memory"}) {
+        "GET was unable to find an engine to execute this computation after trying 4 plans.", "CUDA error: out of memory",
+        "CUDA driver error: out of memory"}) {
     EXPECT_EQ(of_torch(text), ErrorKind::out_of_memory) << text;
     EXPECT_TRUE(is_out_of_memory(c10::Error(kHere, text))) << text;
   }

@@ -9,6 +9,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
+constexpr int kLeastCapability = 8;  // major number; cuda/plugin.cmake compiles the kernels for 8.0 and later
+
 bool has_driver() {
   void* const driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
   if (driver != nullptr) dlclose(driver);
@@ -41,6 +43,12 @@ Opened open_cuda() {
 
 }  // namespace
 
+const kernels::DeviceTable* detail::kernels_for(const Backend& cuda, const kernels::DeviceTable* own) {
+  for (int i = 0; i < cuda.device_count(); ++i)
+    if (cuda.compute_capability(i).first < kLeastCapability) return nullptr;
+  return own;
+}
+
 Backend* detail::open_plugin(const std::vector<fs::path>& folders, std::string& reason) {
   for (const fs::path& folder : folders) {
     const fs::path file = folder / kPluginFile;
@@ -60,7 +68,7 @@ Backend* detail::open_plugin(const std::vector<fs::path>& folders, std::string& 
       return nullptr;
     }
     if (const auto own = reinterpret_cast<KernelsEntry>(dlsym(library, kKernelsEntry)); own != nullptr)
-      kernels::set_device_table(c10::kCUDA, own());
+      kernels::set_device_table(c10::kCUDA, kernels_for(*backend, own()));
     return backend;
   }
   reason = std::string("this build has no CUDA plugin (") + kPluginFile + ")";

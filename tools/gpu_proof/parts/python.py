@@ -1,5 +1,6 @@
 """headrace.Loader(device="cuda") in a training loop in Python: nothing is torn, and its copies cost no time. It runs only where it is asked for."""
 import json
+import os
 
 LIBRARY = "python/lib/libheadrace.so"
 WHAT = "headrace.Loader"
@@ -27,7 +28,8 @@ def run(proof):
         proof.row(WHAT, verdict="left out", why=f"{LIBRARY} was not carried: it was not built")
         return
     out = proof.scratch / "python.json"
+    places = [str(library.parent), *filter(None, [proof.environment.get("LD_LIBRARY_PATH")])]  # its libraries lie beside it
     with proof.trying(WHAT):
         proof.run([proof.python, proof.folder / "bench/python_loader/device.py", "--device", proof.device, "--json", out, *(SMALL if proof.small else [])],
-                  environment={"HEADRACE_LIBRARY": str(library)})
+                  environment={"HEADRACE_LIBRARY": str(library), "LD_LIBRARY_PATH": os.pathsep.join(places)})
         judge(proof, json.loads(out.read_text()))

@@ -196,6 +196,28 @@ TEST_F(CudaKernels, ARecordingDropsByTheNumbersOfItsReplay) {
   }
 }
 
+// The replay runs longer than the host needs to drop the recording and to give its memory back to the driver.
+TEST_F(CudaKernels, ARecordingThatIsDroppedEndsItsReplayFirst) {
+  constexpr std::int64_t kSide = 640, kMany = std::int64_t{1} << 24;
+  const at::Tensor start = at::full({kSide, kSide}, 1.0 / kSide, there());
+  at::Tensor result = at::zeros({}, there());
+  const auto work = [&] {
+    at::Tensor x = start;
+    for (int i = 0; i < 100; ++i) x = x.matmul(start);
+    result.copy_(x.select(0, 0).select(0, 0).add(at::zeros({kMany}, there())).mean());  // in memory of the recording alone
+  };
+  work();
+  const at::Tensor expected = result.cpu();
+  result.zero_();
+  backend_->release_cached(0);  // otherwise the last call would wait for the memory of the first work
+  auto recording = backend_->record(0, work);
+  if (recording == nullptr) GTEST_SKIP() << "the device records nothing";
+  recording->replay();
+  recording.reset();
+  backend_->release_cached(0);
+  EXPECT_TRUE(at::equal(result.cpu(), expected)) << result.item<float>() << " instead of " << expected.item<float>();
+}
+
 TEST_F(CudaKernels, MovesRunningMeansAsTheCpu) {
   std::vector<at::Tensor> averages, values, expected;
   for (std::int64_t i = 0; i < 70; ++i) {  // more than a launch takes

@@ -43,7 +43,7 @@ else()
   target_include_directories(millrace_cuda SYSTEM PRIVATE "${MILLRACE_NCCL_INCLUDE}")
 endif()
 # Our own kernels need nvcc; without them LibTorch's operations compute the same, slower. Code for A100, H100 and B200, and PTX for
-# later GPUs.
+# later GPUs. Machines with older ones do without (kLeastCapability in plugin.cpp).
 find_program(MILLRACE_NVCC nvcc HINTS "${TorchWheel_SITE}/nvidia/cu13/bin" "$ENV{CUDA_HOME}/bin" /usr/local/cuda/bin)
 if(MILLRACE_NVCC)
   message(STATUS "CUDA plugin with kernels of our own (${MILLRACE_NVCC})")

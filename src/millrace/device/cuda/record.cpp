@@ -52,24 +52,33 @@ class Graph final : public at::cuda::CUDAGraph {
   // "ThreadLocal" lets other threads allocate and page-lock memory during the capture.
   void begin(c10::MempoolId_t pool) { capture_begin(pool, cudaStreamCaptureModeThreadLocal); }
 
-  // Ends a capture that failed. LibTorch's own function would throw before it has restored everything.
-  void abandon() noexcept {
-    cudaGraph_t broken = nullptr;
-    static_cast<void>(cudaStreamEndCapture(capture_stream_, &broken));
-    if (broken != nullptr) static_cast<void>(cudaGraphDestroy(broken));
-    static_cast<void>(cudaGetLastError());
-    for (auto& [state, increment] : captured_generator_states_) state->capturing_ = false;
-    try {
-      c10::cuda::CUDACachingAllocator::endAllocateToPool(capture_dev_, mempool_id_);
-      c10::cuda::CUDACachingAllocator::releasePool(capture_dev_, mempool_id_);
-      at::getHostAllocator(at::kCUDA)->end_allocate_to_pool(mempool_id_);
-      at::getHostAllocator(at::kCUDA)->release_pool(mempool_id_);
-    } catch (const std::exception&) {  // the capture had ended already
-    }
-  }
+  // Ends a capture that failed.
+  void abandon() noexcept { end(*this); }
 
   [[nodiscard]] bool draws() const {
     return std::ranges::any_of(captured_generator_states_, [](const auto& state) { return state.second > 0; });
+  }
+
+ private:
+  // LibTorch 2.15's own function restores everything. That of 2.11 would throw before it has.
+  template <class OfEitherTorch>
+  static void end(OfEitherTorch& graph) noexcept {
+    try {
+      if constexpr (requires { graph.capturing_to_pool_; }) {
+        if (graph.capturing_to_pool_) graph.capture_end();
+      } else {
+        cudaGraph_t broken = nullptr;
+        static_cast<void>(cudaStreamEndCapture(graph.capture_stream_, &broken));
+        if (broken != nullptr) static_cast<void>(cudaGraphDestroy(broken));
+        for (auto& [state, increment] : graph.captured_generator_states_) state->capturing_ = false;
+        c10::cuda::CUDACachingAllocator::endAllocateToPool(graph.capture_dev_, graph.mempool_id_);
+        c10::cuda::CUDACachingAllocator::releasePool(graph.capture_dev_, graph.mempool_id_);
+        at::getHostAllocator(at::kCUDA)->end_allocate_to_pool(graph.mempool_id_);
+        at::getHostAllocator(at::kCUDA)->release_pool(graph.mempool_id_);
+      }
+    } catch (const std::exception&) {  // the capture is broken, or had ended already
+    }
+    static_cast<void>(cudaGetLastError());
   }
 };
 
@@ -77,6 +86,15 @@ class CudaRecording final : public Recording {
  public:
   CudaRecording(c10::DeviceIndex index, Pool pool, std::unique_ptr<Graph> graph)
       : index_(index), pool_(std::move(pool)), graph_(std::move(graph)) {}
+  // Waits for the last replay. LibTorch may give the memory of a graph that is gone back to the driver; if segments grow, it
+  // first waits only for the stream of the recording, on which no replay runs.
+  ~CudaRecording() override {
+    try {
+      const c10::cuda::CUDAGuard guard(index_);
+      C10_CUDA_CHECK(cudaDeviceSynchronize());
+    } catch (const std::exception&) {  // the device is lost, and the replay with it
+    }
+  }
   void replay() override {
     const c10::cuda::CUDAGuard guard(index_);
     graph_->replay();

@@ -16,6 +16,7 @@
 #include "millrace/kernels/gelu_linear.h"
 #include "millrace/kernels/group_norm.h"
 #include "millrace/kernels/rms_norm.h"
+#include "millrace/kernels/soft_pool.h"
 
 namespace millrace::device {
 namespace {
@@ -67,6 +68,15 @@ TEST_F(CudaKernels, AGroupNormOfXWithoutItsBiasIsThatOfTheCpu) {
       };
       const double tolerance = x.scalar_type() == at::kFloat ? 1e-4 : 4 * tolerance_of(x.scalar_type());
       expect_the_cpu(norm, {x, at::randn({channels}), at::randn({channels}), at::randn({channels})}, tolerance, what);
+    }
+  });
+}
+
+TEST_F(CudaKernels, SoftPoolingIsThatOfTheCpu) {
+  each_volume([](const at::Tensor& x, const std::string& what) {
+    for (const std::int64_t stride : {1, 2}) {
+      const Computes pool = [&](const Numbers& in) { return Numbers{kernels::blurred_soft_pool(in[0], stride)}; };
+      expect_the_cpu(pool, {x}, 2 * tolerance_of(x.scalar_type()), what + ", stride " + std::to_string(stride));
     }
   });
 }

@@ -14,12 +14,15 @@ inline constexpr const char* kPluginFile = "libmillrace_cuda.so";
 inline constexpr const char* kPluginEntry = "millrace_cuda_backend";
 inline constexpr const char* kKernelsEntry = "millrace_cuda_kernels";
 // Increased with every change of Backend or kernels::DeviceTable. A plugin with another number is refused.
-inline constexpr int kPluginInterface = 5;
+inline constexpr int kPluginInterface = 6;
 
 // The plugin's function that returns its backend; null if the plugin was built for another interface. Never throws.
 using PluginEntry = Backend* (*)(int interface);
 // The plugin's function that returns its kernels. A plugin built without nvcc does not have this function.
 using KernelsEntry = const kernels::DeviceTable* (*)();
+
+// Returns `own`, the plugin's kernels; null if a device of this backend is older than the oldest GPU for which they are compiled.
+[[nodiscard]] const kernels::DeviceTable* kernels_for(const Backend& cuda, const kernels::DeviceTable* own);
 
 // Opens the first plugin that exists in `folders`. Returns null, with a reason, if there is no plugin or it can't be used.
 Backend* open_plugin(const std::vector<std::filesystem::path>& folders, std::string& reason);

@@ -97,7 +97,8 @@ at::Tensor RecordedInputs::place_of(StepNumbers::Number number) {
 // Reserves this many bytes and returns their offset.
 std::size_t RecordedInputs::take(std::size_t bytes) {
   if (kernels::device_table(device_.type()) == nullptr)
-    throw RecipeError({"this build has no kernels for the device", device_.str(), "build where nvcc is found"});
+    throw RecipeError({"this build has no kernels for the device", device_.str(),
+                       "build where nvcc is found; kernels are for compute capability 8.0 and later"});
   const std::size_t place = host_.size();
   if (place + bytes > kMostBytes)
     throw RecipeError(
