@@ -123,13 +123,15 @@ def done(*words, **options):
     return started.returncode, out, err
 
 
-# Counts signals until its standard input ends; the exit code is how many there were.
-COUNTER = """
-import os, signal, sys, time
+# Counts signals until its standard input ends; the exit code is how many there were. It looks now and then: Python runs the handler of a
+# signal that comes right before a read when that read returns.
+UNTIL_INPUT_ENDS = "while not select.select([0], [], [], 0.02)[0]: pass"
+COUNTER = f"""
+import os, select, signal, sys, time
 count = []
 for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGXCPU, signal.SIGRTMIN): signal.signal(number, lambda number, _: (count.append(number), print("got", flush=True)))
 print(os.getpid(), flush=True)
-sys.stdin.read()
+{UNTIL_INPUT_ENDS}
 sys.exit(len(count))
 """
 
@@ -194,7 +196,7 @@ class Transparent(unittest.TestCase):
         # Where headrace's standard input is closed too: then a pipe of its own has that number.
         for stdin in (None, 0):
             until_last = "while count[-1:] != [signal.SIGXCPU]: time.sleep(0.01)"
-            with headrace("run", "--", sys.executable, "-c", COUNTER.replace("sys.stdin.read()", until_last), start_new_session=True,
+            with headrace("run", "--", sys.executable, "-c", COUNTER.replace(UNTIL_INPUT_ENDS, until_last), start_new_session=True,
                           preexec_fn=None if stdin is None else lambda: os.close(0)) as started:
                 started.stdout.readline()
                 os.killpg(started.pid, signal.SIGUSR1)
