@@ -215,7 +215,6 @@ TEST(PlantedWork, ANeighbourOnTheCores) {
 TEST(Doctor, ASoundRunHasNoFindingAndItsAccountsAddUp) {
   const toys::TemporaryFolder folder;
   const RunOutcome sound = toys::run(toys::patient(), folder.path(), with(Json::object()));
-  EXPECT_THAT(ids_of(sound), IsEmpty()) << sound.summary["findings"];
   double sum = 0, logged = 0;
   for (const auto& [name, seconds] : sound.summary.at("accounts").items()) sum += seconds.get<double>();
   EXPECT_NEAR(sum, sound.summary.at("wall_s").get<double>(), 1e-6);
@@ -225,6 +224,9 @@ TEST(Doctor, ASoundRunHasNoFindingAndItsAccountsAddUp) {
   EXPECT_LE(logged, sum);
   EXPECT_GT(logged, 0.8 * sum);  // but for what came after the last line
   EXPECT_EQ(sound.summary.at("bound_by"), "forward");
+  if (!was_alone(sound))
+    GTEST_SKIP() << "other programs used the cores: they are a finding, and what they hold up may be another one";
+  EXPECT_THAT(ids_of(sound), IsEmpty()) << sound.summary["findings"];
 }
 
 TEST(Doctor, ATrialTellsWhatRecomputeWouldSave) {
