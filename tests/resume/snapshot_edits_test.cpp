@@ -1,5 +1,5 @@
 // Snapshots with edited content and right checksums, resumed and loaded for use: each edit either works or is refused with an
-// error for people. MILLRACE_SNAPSHOT_EDITS is the number of edits per recipe (default 600 of some 2,000; a larger number: all).
+// error for people. MILLRACE_SNAPSHOT_EDITS is the number of edits per recipe (default 200 of some 2,000; a larger number: all).
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full_like.h>
@@ -258,7 +258,7 @@ TEST_P(SnapshotEdits, WorkOrAreRefusedInWords) {
   ASSERT_EQ(outcome("unedited", [&] { resume(); }), "");
   ASSERT_EQ(outcome("unedited", [&] { load(); }), "");
   const char* const wish = std::getenv("MILLRACE_SNAPSHOT_EDITS");
-  const int wanted = wish == nullptr ? 600 : std::atoi(wish);
+  const int wanted = wish == nullptr ? 200 : std::atoi(wish);
   std::vector<Edit> edits = edits_of(state_);
   Philox random(make_key(37));
   int made = 0;
