@@ -225,7 +225,7 @@ class Jobs(Dev):
         return int(self.bash("job_count").stdout)
 
     def test_memory_and_cores_both_limit(self):
-        self.assertEqual(self.jobs(8, 4_000_000), 2)
+        self.assertEqual(self.jobs(8, 5_000_000), 2)
         self.assertEqual(self.jobs(2, 64_000_000), 2)
         self.assertEqual(self.jobs(4, 500_000), 1)
 

@@ -1,7 +1,6 @@
 # ./dev check: the stages that CI runs in addition to the tests, cheapest first. Sourced by ./dev.
 
 check_stages=(format tidy records headers asan tsan clang-tidy)
-read -ra linted < <(sed -n 's/^set(MILLRACE_LINTED \(.*\))$/\1/p' "$root/CMakeLists.txt")
 
 word_check() {
   local stage began failed=() stages=("$@")
@@ -74,7 +73,9 @@ sanitize() { # sanitize PRESET NAME...: the tests of these names, without LibTor
 
 # The folders of that list, and all other files changed since the last commit's parent.
 check_clang_tidy() {
-  local folder=$root/build/tidy file
+  local folder=$root/build/tidy file linted
+  read -ra linted < <(sed -n 's/^set(MILLRACE_LINTED \(.*\))$/\1/p' "$root/CMakeLists.txt")
+  ((${#linted[@]})) || fail "no folder to read" "CMakeLists.txt" "MILLRACE_LINTED is set in one line there"
   # Without the precompiled header, which is g++'s. Configured anew each time: no build there would notice a new source.
   rm -f "$folder/.configured"
   (cd "$root" && configure release "$folder" -DMILLRACE_TORCH="${MILLRACE_TORCH:-}" -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON \
