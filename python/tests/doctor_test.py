@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import types
 import unittest
 from pathlib import Path
 from unittest import mock
@@ -14,7 +15,7 @@ BUILD = Path(os.environ.get("MILLRACE_BUILD") or PACKAGE.parent / "build/release
 os.environ.setdefault("HEADRACE_LIBRARY", str(BUILD / "libheadrace.so"))
 sys.path.insert(0, str(PACKAGE))
 from headrace import doctor  # noqa: E402
-from headrace._script import accounts, looks, run_delay  # noqa: E402
+from headrace._script import accounts, borders, looks, run_delay  # noqa: E402
 from headrace._script import folder as folders  # noqa: E402
 from headrace._script.kept import Kept  # noqa: E402
 from headrace._script.loaders import Loader, Page, Reading, Timed, gives_samples  # noqa: E402
@@ -374,6 +375,12 @@ class KeptLosses(unittest.TestCase):
             container.append(loss)
             kept.see(loss, step, sys._getframe())
         return kept.evidence(steps, lambda line: "")
+
+    def test_a_jump_that_has_no_line(self):  # of Python 3.10; others give each a line
+        frame = types.SimpleNamespace(f_lineno=None, f_lasti=6, f_code=types.SimpleNamespace(
+            co_filename="train.py", co_firstlineno=3, co_lines=lambda: iter([(0, 4, 5), (4, 8, None), (8, 10, 9)])))
+        self.assertEqual(borders.line_of(frame), ("train.py", 5))
+        self.assertFalse(looks._is_reading(frame))
 
     def test_a_list_grows(self):
         self.assertEqual(self.follow([])["list"], "container")

@@ -29,11 +29,20 @@ def is_users(file: str) -> bool:
     return not file.startswith("<") and not file.startswith(_LIBRARIES) and not any(part in file for part in _INSTALLED)
 
 
+def line_of(frame: Any) -> tuple[str, int]:
+    """File and line at which a frame is. Python 3.10 knows no line for a jump that it has added: then it is that of the code before."""
+    code, line = frame.f_code, frame.f_lineno
+    if line is None:
+        lines = [number for begin, _, number in code.co_lines() if begin <= frame.f_lasti and number is not None]
+        line = lines[-1] if lines else code.co_firstlineno
+    return code.co_filename, line
+
+
 def users_line(frame: Any) -> tuple[str, int] | None:
     """The innermost line of the user's code that led to `frame`."""
     while frame is not None:
         if is_users(frame.f_code.co_filename):
-            return frame.f_code.co_filename, frame.f_lineno
+            return line_of(frame)
         frame = frame.f_back
     return None
 

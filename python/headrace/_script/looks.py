@@ -13,6 +13,7 @@ import time
 from typing import Any
 
 from headrace._script import memory, run_delay
+from headrace._script.borders import is_users, line_of
 from headrace._script.moments import Moments
 
 EVERY = 0.05
@@ -31,7 +32,7 @@ def _at_loop(frame: Any) -> bool:
 
 def _is_reading(frame: Any) -> bool:
     """Whether the call that a frame is in reads a value of a tensor: item(), float(). Before Python 3.11: whether its line has one."""
-    file, line = frame.f_code.co_filename, frame.f_lineno
+    file, line = line_of(frame)
     if not hasattr(frame.f_code, "co_positions"):
         return _READS.search(linecache.getline(file, line).encode()) is not None
     first, last, begin, end = next(itertools.islice(frame.f_code.co_positions(), frame.f_lasti // 2, None), (None,) * 4)
@@ -100,7 +101,6 @@ class Looks:
         return True
 
     def _look(self) -> None:
-        from headrace._script.borders import is_users
         self.count += 1
         if self.watcher.busy == "data_wait":
             return
@@ -110,7 +110,7 @@ class Looks:
             frame = frame.f_back
         if frame is None:
             return
-        line = (frame.f_code.co_filename, frame.f_lineno)
+        line = line_of(frame)
         self.lines[line] = self.lines.get(line, 0) + 1
         if self.watcher.busy not in ("", "passing"):
             return

@@ -25,7 +25,8 @@ def diagnose(evidence: dict[str, Any], hints: dict[str, str] | None = None) -> d
 
 
 def _speed(times: dict[str, Any]) -> str:
-    return f"{times['steps']:,} steps of {times['step_ms_p50']:.3g} ms"
+    ms = times["step_ms_p50"]
+    return f"{times['steps']:,} steps of " + (f"{ms:.3g} ms" if ms < 999.5 else f"{ms / 1e3:.3g} s")
 
 
 def _change(finding: dict[str, Any]) -> list[str]:

@@ -336,7 +336,7 @@ class Watcher:
         lines = []
         while frame is not None:
             if borders.is_users(frame.f_code.co_filename):
-                lines.append((frame.f_code.co_filename, frame.f_lineno))
+                lines.append(borders.line_of(frame))
             frame = frame.f_back
         if len(self.places) < MOST_PLACES:
             return self.places.setdefault(tuple(lines), len(self.places))
