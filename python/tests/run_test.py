@@ -10,6 +10,8 @@ import unittest
 from pathlib import Path
 
 PYTHON = Path(__file__).resolve().parents[1]
+BUILD = Path(os.environ.get("MILLRACE_BUILD") or PYTHON.parent / "build/release").resolve()
+os.environ.setdefault("HEADRACE_LIBRARY", str(BUILD / "libheadrace.so"))  # for headrace doctor
 sys.path.insert(0, str(PYTHON))
 from headrace import environment
 from headrace.environment import Machine, plan_for, ranks_of, this_machine
