@@ -4,10 +4,7 @@
 #include <gtest/gtest.h>
 #include <torch/nn/module.h>
 
-#include <algorithm>
-#include <map>
 #include <string>
-#include <utility>
 
 #include "millrace/core/random.h"
 #include "millrace/device/tensor_memory.h"
@@ -68,20 +65,12 @@ class SmallShape : public testing::TestWithParam<std::size_t> {
     for (int i = 0; i < 3; ++i) ms.push_back(bench.step());
     return bench.report(ms);
   }
-
-  // The report of steps that recompute nothing ("none") or everything ("all"), which several tests want.
-  const Json& recomputing(const std::string& blocks) {
-    static std::map<std::pair<std::size_t, std::string>, Json> made;
-    const auto [at, is_new] = made.try_emplace({GetParam(), blocks});
-    if (is_new) at->second = steps({{"memory.recompute", Json::array({blocks})}});
-    return at->second;
-  }
 };
 
 TEST_P(SmallShape, RecomputedStepsEndInTheSameLossAndHoldLess) {
-  const Json& plain = recomputing("none");
+  const Json plain = steps({{"memory.recompute", Json::array({"none"})}});
   const std::uint64_t live = device::tensor_memory().live_bytes;
-  const Json& all = recomputing("all");
+  const Json all = steps({{"memory.recompute", Json::array({"all"})}});
   // A second pass leaves nothing behind; the C library rounds a block now this way, now that.
   EXPECT_NEAR(static_cast<double>(device::tensor_memory().live_bytes), static_cast<double>(live), 4096);
   EXPECT_EQ(plain["loss_first"], all["loss_first"]);
@@ -93,8 +82,8 @@ TEST_P(SmallShape, RecomputedStepsEndInTheSameLossAndHoldLess) {
 TEST_P(SmallShape, ABudgetIsMetAsPredicted) {
   // What one operation needs for itself is the hardware's: with some instructions it is most of a step. So budgets lie between
   // what recompute of everything reaches here and what none takes.
-  const double plain = recomputing("none")["memory"]["step_peak_bytes"];
-  const double least = recomputing("all")["memory"]["step_peak_bytes"];
+  const double plain = steps({{"memory.recompute", Json::array({"none"})}})["memory"]["step_peak_bytes"];
+  const double least = steps({{"memory.recompute", Json::array({"all"})}})["memory"]["step_peak_bytes"];
   for (const double share : {0.3, 0.7}) {
     const double budget = (least + share * (plain - least)) / plain;
     const Json memory = steps({{"memory.budget", std::to_string(100.0 * budget) + "%"}})["memory"];
