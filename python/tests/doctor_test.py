@@ -1,11 +1,9 @@
 """`headrace doctor` without torch: its words, what it says where there is nothing to say, and the arithmetic of accounts."""
-import collections
 import json
 import os
 import subprocess
 import sys
 import tempfile
-import types
 import unittest
 from pathlib import Path
 from unittest import mock
@@ -15,11 +13,9 @@ BUILD = Path(os.environ.get("MILLRACE_BUILD") or PACKAGE.parent / "build/release
 os.environ.setdefault("HEADRACE_LIBRARY", str(BUILD / "libheadrace.so"))
 sys.path.insert(0, str(PACKAGE))
 from headrace import doctor  # noqa: E402
-from headrace._script import accounts, borders, looks, run_delay  # noqa: E402
+from headrace._script import accounts, run_delay  # noqa: E402
 from headrace._script import folder as folders  # noqa: E402
-from headrace._script.kept import Kept  # noqa: E402
 from headrace._script.loaders import Loader, Page, Reading, Timed, gives_samples  # noqa: E402
-from headrace._script.memory import Memory  # noqa: E402
 from headrace.errors import UsageError  # noqa: E402
 
 
@@ -316,92 +312,6 @@ class Workers(unittest.TestCase):
                 return indices
         self.assertTrue(gives_samples([1]) and gives_samples(Subset([1])))
         self.assertFalse(gives_samples(Subset(mock.Mock(__getitems__=1))))
-
-
-class Reads(unittest.TestCase):
-    """Which calls read a value of a tensor, at the moment of the call."""
-
-    TEXT = """
-one = x.item()
-two = float(x)
-three = score([x[0].item() for _ in range(1)])
-four = (x.argmax(1) == x).sum().item()
-five = x.masked_fill(x, float("-inf")).float()
-six = x.float() + score(x.float())
-seven = score("a text",
-              x.cpu())
-"""
-
-    def test_calls(self):
-        found = []
-
-        class Tensor:
-            def read(self, *_):
-                found.append((sys._getframe(1).f_lineno, looks._is_reading(sys._getframe(1))))
-                return self
-            item = cpu = read
-
-            def __float__(self):
-                self.read()
-                found[-1] = (sys._getframe(1).f_lineno, looks._is_reading(sys._getframe(1)))
-                return 1.0
-
-            def other(self, *_):
-                self.item()
-                found[-1] = (sys._getframe(1).f_lineno, looks._is_reading(sys._getframe(1)))
-                return self
-            argmax = masked_fill = sum = float = __getitem__ = __add__ = __eq__ = other
-        with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "script.py")
-            Path(path).write_text(self.TEXT)
-            x = Tensor()
-            exec(compile(self.TEXT, path, "exec"), {"x": x, "score": lambda *_: x.other() and x})
-        if hasattr(compile("", "", "exec"), "co_positions"):
-            of_lines = {line: [reads for at, reads in found if at == line] for line in range(2, 10)}
-            self.assertEqual(of_lines, {2: [True], 3: [True], 4: [False, True], 5: [False, False, False, True], 6: [False, False], 7: [False] * 3, 8: [], 9: [True]})
-
-
-class Loss:
-    """What a backward pass is called on."""
-
-    grad_fn = True
-
-
-class KeptLosses(unittest.TestCase):
-    def follow(self, container, steps=400):
-        kept = Kept()
-        for step in range(steps):
-            loss = Loss()
-            container.append(loss)
-            kept.see(loss, step, sys._getframe())
-        return kept.evidence(steps, lambda line: "")
-
-    def test_a_jump_that_has_no_line(self):  # of Python 3.10; others give each a line
-        frame = types.SimpleNamespace(f_lineno=None, f_lasti=6, f_code=types.SimpleNamespace(
-            co_filename="train.py", co_firstlineno=3, co_lines=lambda: iter([(0, 4, 5), (4, 8, None), (8, 10, 9)])))
-        self.assertEqual(borders.line_of(frame), ("train.py", 5))
-        self.assertFalse(looks._is_reading(frame))
-
-    def test_a_list_grows(self):
-        self.assertEqual(self.follow([])["list"], "container")
-
-    def test_losses_that_are_kept_for_a_time(self):
-        self.assertIsNone(self.follow(collections.deque(maxlen=30)))
-
-
-class HeldMemory(unittest.TestCase):
-    def test_memory_that_grows_to_the_end(self):
-        def said(held, seconds=100):
-            memory = Memory()
-            for second in range(seconds):
-                memory.see(20 * second, int(1e9 * held(second)))
-            self.assertLess(len(memory.samples), 300)
-            return memory.rising()
-        self.assertIn("more and more memory: 1.5 GB at step 1,000, 1.99 GB now", said(lambda second: 1 + 0.01 * second))
-        self.assertIn("at step", said(lambda second: 1 + 0.001 * second, 1000))
-        for held in (lambda second: 1 + 0.01 * min(second, 80), lambda second: 1 + 0.5 * (second % 30) / 30, lambda second: 1 + 1e-4 * second, lambda _: 1):
-            self.assertEqual(said(held), "")
-        self.assertEqual(said(lambda second: 1 + second, 20), "")
 
 
 class Folders(unittest.TestCase):

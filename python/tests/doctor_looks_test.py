@@ -1,0 +1,103 @@
+"""What `headrace doctor` sees when it looks at a script: the line that it is at, reads of single values, lists and memory that grow."""
+import collections
+import os
+import sys
+import tempfile
+import types
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from headrace._script import borders, looks  # noqa: E402
+from headrace._script.kept import Kept  # noqa: E402
+from headrace._script.memory import Memory  # noqa: E402
+
+
+class Reads(unittest.TestCase):
+    """Which calls read a value of a tensor, at the moment of the call."""
+
+    TEXT = """
+one = x.item()
+two = float(x)
+three = score([x[0].item() for _ in range(1)])
+four = (x.argmax(1) == x).sum().item()
+five = x.masked_fill(x, float("-inf")).float()
+six = x.float() + score(x.float())
+seven = score("a text",
+              x.cpu())
+"""
+
+    def test_calls(self):
+        found = []
+
+        class Tensor:
+            def read(self, *_):
+                found.append((sys._getframe(1).f_lineno, looks._is_reading(sys._getframe(1))))
+                return self
+            item = cpu = read
+
+            def __float__(self):
+                self.read()
+                found[-1] = (sys._getframe(1).f_lineno, looks._is_reading(sys._getframe(1)))
+                return 1.0
+
+            def other(self, *_):
+                self.item()
+                found[-1] = (sys._getframe(1).f_lineno, looks._is_reading(sys._getframe(1)))
+                return self
+            argmax = masked_fill = sum = float = __getitem__ = __add__ = __eq__ = other
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "script.py")
+            Path(path).write_text(self.TEXT)
+            x = Tensor()
+            exec(compile(self.TEXT, path, "exec"), {"x": x, "score": lambda *_: x.other() and x})
+        if hasattr(compile("", "", "exec"), "co_positions"):
+            of_lines = {line: [reads for at, reads in found if at == line] for line in range(2, 10)}
+            self.assertEqual(of_lines, {2: [True], 3: [True], 4: [False, True], 5: [False, False, False, True], 6: [False, False], 7: [False] * 3, 8: [], 9: [True]})
+
+    def test_a_jump_that_has_no_line(self):  # of Python 3.10; others give each a line
+        frame = types.SimpleNamespace(f_lineno=None, f_lasti=6, f_code=types.SimpleNamespace(
+            co_filename="train.py", co_firstlineno=3, co_lines=lambda: iter([(0, 4, 5), (4, 8, None), (8, 10, 9)])))
+        self.assertEqual(borders.line_of(frame), ("train.py", 5))
+        self.assertFalse(looks._is_reading(frame))
+
+
+class Loss:
+    """What a backward pass is called on."""
+
+    grad_fn = True
+
+
+class KeptLosses(unittest.TestCase):
+    def follow(self, container, steps=400):
+        kept = Kept()
+        for step in range(steps):
+            loss = Loss()
+            container.append(loss)
+            kept.see(loss, step, sys._getframe())
+        return kept.evidence(steps, lambda line: "")
+
+    def test_a_list_grows(self):
+        self.assertEqual(self.follow([])["list"], "container")
+
+    def test_losses_that_are_kept_for_a_time(self):
+        self.assertIsNone(self.follow(collections.deque(maxlen=30)))
+
+
+class HeldMemory(unittest.TestCase):
+    def test_memory_that_grows_to_the_end(self):
+        def said(held, seconds=100):
+            memory = Memory()
+            for second in range(seconds):
+                memory.see(20 * second, int(1e9 * held(second)))
+            self.assertLess(len(memory.samples), 300)
+            return memory.rising()
+        self.assertIn("more and more memory: 1.5 GB at step 1,000, 1.99 GB now", said(lambda second: 1 + 0.01 * second))
+        self.assertIn("at step", said(lambda second: 1 + 0.001 * second, 1000))
+        for held in (lambda second: 1 + 0.01 * min(second, 80), lambda second: 1 + 0.5 * (second % 30) / 30, lambda second: 1 + 1e-4 * second, lambda _: 1):
+            self.assertEqual(said(held), "")
+        self.assertEqual(said(lambda second: 1 + second, 20), "")
+
+
+if __name__ == "__main__":
+    unittest.main()
