@@ -26,6 +26,7 @@ bool is_enough(Iterator begin, Iterator end) {
 template <class Readings, class Member>
 double median_of(const Readings& readings, Member member) {
   std::vector<double> values;
+  values.reserve(readings.size());
   for (const auto& reading : readings) values.push_back(reading.*member);
   return median(std::move(values));
 }
