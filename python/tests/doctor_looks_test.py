@@ -1,4 +1,5 @@
-"""What `headrace doctor` sees when it looks at a script: the line that it is at, reads of single values, lists and memory that grow."""
+"""What `headrace doctor` sees when it looks at a script, and tells of it: the line that it is at, reads of single values, lists and memory
+that grow, the time of a step."""
 import collections
 import os
 import sys
@@ -8,7 +9,7 @@ import unittest
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from headrace._script import borders, looks  # noqa: E402
+from headrace._script import borders, looks, verdict  # noqa: E402
 from headrace._script.kept import Kept  # noqa: E402
 from headrace._script.memory import Memory  # noqa: E402
 
@@ -97,6 +98,12 @@ class HeldMemory(unittest.TestCase):
         for held in (lambda second: 1 + 0.01 * min(second, 80), lambda second: 1 + 0.5 * (second % 30) / 30, lambda second: 1 + 1e-4 * second, lambda _: 1):
             self.assertEqual(said(held), "")
         self.assertEqual(said(lambda second: 1 + second, 20), "")
+
+
+class Speed(unittest.TestCase):
+    def test_a_step_is_told_in_ms_or_in_seconds(self):
+        told = [verdict._speed({"steps": 1071, "step_ms_p50": ms}) for ms in (0.3, 999.4, 999.6, 1072.0)]
+        self.assertEqual(told, ["1,071 steps of 0.3 ms", "1,071 steps of 999 ms", "1,071 steps of 1 s", "1,071 steps of 1.07 s"])
 
 
 if __name__ == "__main__":
