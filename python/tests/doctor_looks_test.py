@@ -7,8 +7,10 @@ import tempfile
 import types
 import unittest
 from pathlib import Path
+from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from headrace import _library  # noqa: E402
 from headrace._script import borders, looks, verdict  # noqa: E402
 from headrace._script.kept import Kept  # noqa: E402
 from headrace._script.memory import Memory  # noqa: E402
@@ -104,6 +106,29 @@ class Speed(unittest.TestCase):
     def test_a_step_is_told_in_ms_or_in_seconds(self):
         told = [verdict._speed({"steps": 1071, "step_ms_p50": ms}) for ms in (0.3, 999.4, 999.6, 1072.0)]
         self.assertEqual(told, ["1,071 steps of 0.3 ms", "1,071 steps of 999 ms", "1,071 steps of 1 s", "1,071 steps of 1.07 s"])
+
+
+class Text(unittest.TestCase):
+    TIMES = {"steps": 71, "step_ms_p50": 950.0, "wall": 112.0, "seconds": {"startup": 2.0, "data_wait": 40.0, "validate": 30.0, "forward": 40.0}}
+    FINDINGS = [{"id": "no_readers", "text": "no_readers: steps wait", "gain": 0.3, "change": "DataLoader(..., num_workers=1)", "where": "train.py:9", "heed": ["make the loader once"]},
+                {"id": "neighbours", "text": "neighbours: other programs", "gain": 0.2}]
+
+    def test_the_first_finding_is_said_once(self):
+        said = verdict.text("train.py", {"times": self.TIMES}, {"verdict": "Steps wait.", "findings": self.FINDINGS}).splitlines()
+        self.assertEqual(said[1], "  Steps wait.")
+        self.assertEqual(said[-5:], ["  1.  no_readers: see above", "      write    DataLoader(..., num_workers=1)   (train.py:9)", "      and      make the loader once",
+                                     "  2.  neighbours: other programs", "  Each gain is that of one change alone; they do not add up. Make the first change, then ask again."])
+
+    def test_one_gain_has_nothing_to_be_added_to(self):
+        said = verdict.text("train.py", {"times": self.TIMES}, {"verdict": "Steps wait.", "findings": self.FINDINGS[:1]})
+        self.assertNotIn("add up", said)
+
+    def test_a_hint_stands_at_the_loader_that_it_is_about(self):
+        found = {"verdict": "Steps wait.", "findings": [{"id": name, "text": name, "set": {"num_workers": 1, "persistent_workers": True}} for name in ("no_readers", "validation_input")]}
+        with mock.patch.multiple(_library, library=mock.DEFAULT, text=mock.Mock(return_value=found)):
+            said = verdict.diagnose({}, {"num_workers": "it is iterable", "validation.persistent_workers": "make it once"})
+        self.assertEqual([finding["heed"] for finding in said["findings"]], [["it is iterable"], ["make it once"]])
+        self.assertEqual((said["verdict"], said["findings"][1]["text"]), ("Steps wait. It is iterable.", "validation_input; make it once"))
 
 
 if __name__ == "__main__":

@@ -120,6 +120,9 @@ class Accounts(Script):
         self.assertEqual(loader["where"], f"train.py:{line}")
         self.assertGreater(loader["sample_seconds"], 0.001)
         self.assertEqual(loader["slowest_index"], 7)
+        judged = script["validation_input"]
+        self.assertEqual((judged["workers"], judged["where"]), (0, f"train.py:{line + 1}"))
+        self.assertTrue(0.001 * 48 * 3 < judged["read_seconds"] <= judged["wait_seconds"] < seconds["validate"], judged)
         lines = self.evidence["numbers"]["objectives"][0]["lines"]
         losses = {float.fromhex(text) for text in plain.stdout.decode().split()}
         self.assertTrue(lines and all(line["loss"] in losses for line in lines))
@@ -262,7 +265,7 @@ if __name__ == '__main__':
 
     def test_a_mistake_of_the_watcher_is_one_line(self):
         plain = self.run_plain(TRAIN + CALL.format("epochs=1"))
-        for fault in ("accounts.Accounts.before_backward", "accounts.Accounts.after_batch", "looks.Looks._look", "borders.Borders.torch"):
+        for fault in ("accounts.Accounts.before_backward", "accounts.Accounts.after_batch", "borders.Borders.torch"):
             with self.subTest(fault):
                 planted = f"""
 import headrace._script.accounts, headrace._script.looks, headrace._script.borders
@@ -275,6 +278,22 @@ headrace._script.{fault} = broken
                 self.assertEqual(len(own), 2, self.said(ours))
                 self.assertIn("stopped watching, the script runs on: KeyError: 'planted'", own[0])
                 self.assertIn("no verdict: watching failed", own[1])
+
+    def test_a_look_that_fails_is_one_line_and_the_verdict_comes(self):
+        plain = self.run_plain(TRAIN + CALL.format("epochs=1"))
+        for fault, part in (("looks.Looks._look", "its lines"), ("kept.Kept.see", "losses that are kept"), ("evidence._python", "python")):
+            with self.subTest(fault):
+                planted = f"""
+import headrace._script.evidence, headrace._script.kept, headrace._script.looks
+def broken(*_): raise KeyError('planted')
+headrace._script.{fault} = broken
+"""
+                ours = self.run_below(planted + TRAIN + CALL.format("epochs=1"))
+                self.assert_same(plain, ours)
+                own = [line for line in self.said(ours).splitlines() if line.startswith("headrace doctor")]
+                self.assertEqual(len(own), 2, self.said(ours))
+                self.assertIn(f"goes on without {part}: KeyError: 'planted'", own[0])
+                self.assertIn("steps of", own[1])
 
 
 class Inside(Script):

@@ -93,6 +93,7 @@ class Accounts(unittest.TestCase):
         self.assertEqual(self.milliseconds(), {"startup": 122, "data_wait": 10, "forward": 8, "backward": 10, "optimizer": 4, "rest": 2, "validate": 41})
         self.assertEqual(self.accounts.steps, 2)
         self.assertFalse(self.judged.trained)
+        self.assertEqual(self.judged.judged_ns + self.judged.wait_ns, 11_000_000)
 
     def test_a_validation_that_is_cut_short_stays_one(self):
         for with_grad in (False, True):
@@ -109,6 +110,7 @@ class Accounts(unittest.TestCase):
                 self.batch(self.loader, 3)
                 self.assertFalse(self.judged.trained)
                 self.assertEqual(self.milliseconds()["validate"], 32)
+                self.assertEqual(self.judged.judged_ns + self.judged.wait_ns, 8_000_000)
 
     def test_a_loop_may_take_batches_ahead_and_from_two_loaders(self):
         self.pass_by(100)

@@ -3,7 +3,7 @@
     python bench/headrace/doctor/measure.py clean  [--scripts gan ...]  [--rounds 5] [--json FILE]
     python bench/headrace/doctor/measure.py faults [--faults saves ...] [--rounds 3] [--json FILE] [--traceml]
 
-Run by a Python that has torch, and lightning, transformers, accelerate and tensorboard for the scripts that use them; HEADRACE_LIBRARY names the
+Run by tools/python-peer, or by a Python that has torch, lightning, transformers, accelerate and tensorboard; HEADRACE_LIBRARY names the
 library of a build. A script runs in a folder of its own. It says on stderr how long its loop took; what it prints on stdout must be equal
 with and without the doctor.
 
@@ -28,7 +28,7 @@ HERE = Path(__file__).resolve().parent
 PACKAGE = HERE.parents[2] / "python"
 OF_THE_MACHINE = {"neighbours"}  # true of every script beside other programs, and no fault of it
 TIMES = re.compile(r"(\d+) steps in ([\d.]+) s, CPU ([\d.]+) s")
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(PACKAGE), "PYTHONDONTWRITEBYTECODE": "1"}
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(PACKAGE), os.environ.get("PYTHONPATH")])), "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 class Folder:

@@ -126,8 +126,9 @@ class Accounts:
             record.wait_ns += passed
         self.current, self.judging = record, not with_grad and not ended
         if ended:
-            if not record.trained:
-                record.wait_ns = record.between_ns = 0  # it was a validation
+            if not record.trained:  # it was a validation
+                record.judged_ns += record.wait_ns
+                record.wait_ns = record.between_ns = 0
             record.taken = 0
             if record in self.taken:
                 self.taken.remove(record)
@@ -167,6 +168,8 @@ class Accounts:
                 self.ns[VALIDATE] -= record.wait_ns + record.between_ns
                 self.ns[DATA_WAIT] += record.wait_ns
                 self.ns[REST] += record.between_ns
+            elif not record.trained:
+                record.judged_ns += record.wait_ns
             record.wait_ns = record.between_ns = record.taken = 0
         self.taken.clear()
 

@@ -100,7 +100,12 @@ class Census:
         self.mode = None
         mode.__exit__(None, None, None)
         if len(self.steps) == 2:
-            self._compare()
+            try:
+                self._compare()
+            except Exception:  # no census: results that can't be compared, such as sparse ones
+                self.tries = TRIES
+            finally:
+                self.steps.clear()
 
     def _compare(self) -> None:
         import torch
@@ -114,7 +119,6 @@ class Census:
                     found[key] = (found.get(key, (0.0, None))[0] + (before + now) / 2, line)
         self.result = {"operations": second.calls, "rebuilt_seconds": sum(seconds for seconds, _ in found.values()), "rebuilt_bytes": size,
                        "rebuilt": max(((seconds, *key, line) for key, (seconds, line) in found.items()), key=lambda each: each[0], default=None)}
-        self.steps.clear()
 
 
 def _is_on_top(mode: Any) -> bool:

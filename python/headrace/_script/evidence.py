@@ -59,12 +59,12 @@ def _occasion(occasions: Any, steps: int) -> dict[str, Any] | None:
             "every_steps": max(1, round(steps / occasions.count))}
 
 
-def _loader(watcher: Any) -> Any:
-    """The loader of the training: that from which most batches came. Those that were made at the same line, as for each pass, are one."""
+def _loaders(watcher: Any, trained: bool) -> list:
+    """The loaders of the training, or of validations. Those that were made at the same line, as for each pass, are one."""
     from headrace._script.loaders import Loader
     found: list[Any] = []
     for loader in list(watcher.loaders):
-        if not loader.trained:
+        if loader.trained != trained:
             continue
         same = next((number for number, each in enumerate(found) if each.is_like(loader)), None)
         if same is None:
@@ -75,17 +75,39 @@ def _loader(watcher: Any) -> Any:
             found[same].made, found[same].line, found[same].iterable = 0, loader.line, loader.iterable
             found[same].add(first)
         found[same].add(loader)
-    return max(found, key=lambda loader: loader.batches, default=None)
+    return found
 
 
-def _hints(loader: Any) -> dict[str, str]:
+def _loader(watcher: Any) -> Any:
+    """The loader of the training from which most batches came."""
+    return max(_loaders(watcher, True), key=lambda loader: loader.batches, default=None)
+
+
+def _judge(watcher: Any) -> Any:
+    """The loader for whose batches validations waited longest."""
+    return max((loader for loader in _loaders(watcher, False) if _judged_ns(loader)), key=_judged_ns, default=None)
+
+
+def _validation_input(watcher: Any, loader: Any) -> dict[str, Any] | None:
+    if loader is None:
+        return None
+    reading = _reading(watcher, loader)
+    return {"workers": loader.facts["workers"], "wait_seconds": _judged_ns(loader) / 1e9, "read_seconds": reading.wall, "read_cpu_seconds": reading.cpu,
+            "where": place(loader.line)}
+
+
+def _judged_ns(loader: Any) -> int:
+    return loader.judged_ns + loader.wait_ns
+
+
+def _hints(loader: Any, prefix: str = "") -> dict[str, str]:
     """What to heed where an argument of the loader is advised."""
     hints = {}
     if loader is not None and loader.iterable:
-        hints["num_workers"] = (f"{loader.facts.get('dataset') or 'the dataset'} is iterable: each worker reads all of it, unless its __iter__ asks "
-                                "torch.utils.data.get_worker_info() for its share")
+        hints[f"{prefix}num_workers"] = (f"{loader.facts.get('dataset') or 'the dataset'} is iterable: each worker reads all of it, unless its "
+                                         "__iter__ asks torch.utils.data.get_worker_info() for its share")
     if loader is not None and loader.made > 1:
-        hints["persistent_workers"] = "make the loader once, before the loop: its workers end with it"
+        hints[f"{prefix}persistent_workers"] = "make the loader once, before the loop: its workers end with it"
     return hints
 
 
@@ -214,7 +236,7 @@ def of(watcher: Any, sampled: dict[str, Any]) -> dict[str, Any]:
     import torch
     accounts = watcher.accounts
     wall, seconds = accounts.read(watcher.ended_ns)
-    steps, loader = accounts.steps, _loader(watcher)
+    steps, loader, judge = accounts.steps, _loader(watcher), _judge(watcher)
     loop = wall - seconds.get("startup", 0.0)
     outside = loop - seconds.get("data_wait", 0.0)
     script: dict[str, Any] = {"dialect": watcher.dialect or "loop", "path": _relative(sys.argv[0]) if sys.argv and sys.argv[0] else "", "threads": torch.get_num_threads()}
@@ -228,18 +250,21 @@ def of(watcher: Any, sampled: dict[str, Any]) -> dict[str, Any]:
     if loader is not None:
         reading = _reading(watcher, loader)
         script["loader"], found["input"] = _of_loader(loader, reading), _of_input(loader, reading)
-    script.update({name: value for name, value in (
-        ("faults", _faults(watcher)), ("saves", _occasion(watcher.occasions["snapshot"], steps)), ("logs", _occasion(watcher.occasions["log"], steps)),
-        ("validations", _validations(watcher, seconds)), ("kept_graphs", watcher.kept.evidence(steps, place)), ("python", _python(watcher.looks)), ("item_calls", _items(watcher.looks, outside))) if value is not None})
+    parts: dict[str, tuple] = {
+        "faults": (_faults, watcher), "saves": (_occasion, watcher.occasions["snapshot"], steps), "logs": (_occasion, watcher.occasions["log"], steps),
+        "validations": (_validations, watcher, seconds), "validation_input": (_validation_input, watcher, judge),
+        "kept_graphs": (watcher.kept.evidence, steps, place), "python": (_python, watcher.looks), "item_calls": (_items, watcher.looks, outside)}
+    values = {name: watcher.attempt(name, *part) for name, part in parts.items()}
+    script.update({name: value for name, value in values.items() if value is not None})
     found["script"] = script
-    census = _census(watcher, seconds)
+    census = watcher.attempt("census", _census, watcher, seconds)
     if census is not None:
         found["census"] = census
     found.update(sampled)
     found["on_gpu"] = watcher.on_gpu
-    if rising := watcher.memory.rising():
+    if rising := watcher.attempt("memory", watcher.memory.rising):
         found["memory"] = {**found.get("memory", {}), "rising": rising}
-    return {"process": watcher.process, "rank": os.environ.get("RANK", ""), "evidence": found, "rows": watcher.rows, "places": _places(watcher), "hints": _hints(loader), "tells_steps": accounts.by_loader or accounts.lead is not None, "epochs": loader.epochs if loader else 0,
+    return {"process": watcher.process, "rank": os.environ.get("RANK", ""), "evidence": found, "rows": watcher.rows, "places": _places(watcher), "hints": {**_hints(loader), **_hints(judge, "validation.")}, "tells_steps": accounts.by_loader or accounts.lead is not None, "epochs": loader.epochs if loader else 0,
             "samples": steps * (loader.facts.get("batch_size") or 0) if loader else 0, "began_unix": time.time() - wall,
             "versions": {"python": sys.version.split()[0], "torch": torch.__version__}, "looking_s": watcher.looking_ns / 1e9,
             "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, "system": watcher.machine.get("system"),

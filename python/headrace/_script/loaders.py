@@ -126,6 +126,7 @@ class Loader:
         self.trained = False
         self.taken = 0          # batches since the last backward pass
         self.wait_ns = self.between_ns = 0  # not known yet to be training or validation
+        self.judged_ns = 0      # of wait_ns: what is known to be validation
         self.begin_ns = 0       # that iter() took, until the first batch is there
         self.begun = False
         self.epochs = 0         # begun
@@ -163,6 +164,7 @@ class Loader:
         self.made, self.batches, self.epochs = self.made + other.made, self.batches + other.batches, self.epochs + other.epochs
         self.first_ns, self.waits = (self.first_ns + other.first_ns)[:MOST_TIMES], (self.waits + other.waits)[:MOST_TIMES]
         self.workers = self.workers | other.workers
+        self.judged_ns += other.judged_ns + other.wait_ns
         self.reading.add(other.reading)
 
     def collect(self, page: Page | None) -> None:

@@ -77,16 +77,16 @@ class Looks:
         self.delay = run_delay.of_this_thread()
         self.delayed = self.delay.read()
         while self._wait() and self.watcher.on:
-            try:
-                self._look()
-                if (now := time.monotonic()) >= memory_due:
-                    self.watcher.memory.see(self.watcher.accounts.steps, memory.resident())
-                    memory_due = now + memory.EVERY
-                if writes.left() <= 0:
-                    self.watcher.write()
-                    writes.next()
-            except Exception as error:
-                self.watcher.fail(error)
+            self.watcher.attempt("its lines", self._look)
+            if (now := time.monotonic()) >= memory_due:
+                self.watcher.attempt("memory", self._see_memory)
+                memory_due = now + memory.EVERY
+            if writes.left() <= 0:
+                self.watcher.attempt("what a kill would leave", self.watcher.write)
+                writes.next()
+
+    def _see_memory(self) -> None:
+        self.watcher.memory.see(self.watcher.accounts.steps, memory.resident())
 
     def _wait(self) -> bool:
         """Until the next look; False at the end. `kept` is then whether another thread kept the interpreter's lock when this one wanted it: it

@@ -11,13 +11,16 @@ SHOWN = 0.005  # of the loop; smaller accounts are left out
 
 
 def diagnose(evidence: dict[str, Any], hints: dict[str, str] | None = None) -> dict[str, Any]:
-    """{"findings", "accounts", "verdict"} of the library's rules. `hints`: what to heed where an argument is advised."""
+    """{"findings", "accounts", "verdict"} of the library's rules. `hints`: what to heed where an argument is advised, by the argument's name;
+    "validation." stands before it where the loader of a validation is meant. A finding for which there are hints has them as "heed"."""
     from headrace import _library
     found = _library.text(_library.library().diagnose(json.dumps(evidence).encode()))
     for number, finding in enumerate(found["findings"]):
         arguments = {name.removeprefix("dataloader_") for name, value in finding.get("set", {}).items() if value}
-        for hint in (hint for name, hint in (hints or {}).items() if name in arguments):
+        prefix = "validation." if finding["id"] == "validation_input" else ""
+        for hint in (hint for name, hint in (hints or {}).items() if name.removeprefix(prefix) in arguments and name.startswith(prefix)):
             finding["text"] += f"; {hint}"
+            finding.setdefault("heed", []).append(hint)
             if number == 0:
                 first, more, others = found["verdict"].partition(" There ")
                 found["verdict"] = f"{first} {hint[0].upper()}{hint[1:]}.{more}{others}"
@@ -36,7 +39,7 @@ def _change(finding: dict[str, Any]) -> list[str]:
         lines += [f"      change   {old}{where}", f"      to       {new}"]
     if not lines and finding.get("change"):
         lines.append(f"      write    {finding['change']}{where}")
-    return lines
+    return lines + [f"      and      {hint}" for hint in finding.get("heed", [])]
 
 
 def text(name: str, evidence: dict[str, Any], verdict: dict[str, Any]) -> str:
@@ -51,6 +54,10 @@ def text(name: str, evidence: dict[str, Any], verdict: dict[str, Any]) -> str:
     for seconds, phase in accounts:
         if seconds / loop >= SHOWN:
             lines.append(f"  {100 * seconds / loop:4.0f} %  {seconds:8.1f} s  {WORDS.get(phase, phase)}")
-    for number, finding in enumerate(verdict.get("findings", []), 1):
-        lines += [f"  {number}.  {finding['text']}", *_change(finding)]
+    findings = verdict.get("findings", [])
+    for number, finding in enumerate(findings, 1):
+        said = f"{finding['id']}: see above" if number == 1 and verdict.get("verdict") else finding["text"]
+        lines += [f"  {number}.  {said}", *_change(finding)]
+    if sum("gain" in finding for finding in findings) > 1:
+        lines.append("  Each gain is that of one change alone; they do not add up. Make the first change, then ask again.")
     return "\n".join(lines)

@@ -36,6 +36,15 @@ def _nobody() -> None:
     return None
 
 
+def _said(error: Exception) -> str:
+    """An error in one line, with the place that raised it."""
+    frame = error.__traceback__
+    while frame is not None and frame.tb_next is not None:
+        frame = frame.tb_next
+    where = f" (line {frame.tb_lineno} of {os.path.basename(frame.tb_frame.f_code.co_filename)})" if frame else ""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}{where}"
+
+
 class Occasions:
     """What a loop does now and then, such as a save: how often, how long, where."""
 
@@ -64,6 +73,7 @@ class Watcher:
         self.folder = folder
         self.on = True
         self.failed: str | None = None
+        self.lost: set[str] = set()  # looks that have failed
         self.borders = borders.Borders(self)
         self._lines: "weakref.WeakKeyDictionary[Any, Any]" = weakref.WeakKeyDictionary()
         self._lines_by_dataset: dict[int, tuple[Any, tuple[str, int]]] = {}  # with a reference to the dataset
@@ -120,15 +130,25 @@ class Watcher:
             return
         self._turn_off()
         try:
-            frame = error.__traceback__
-            while frame is not None and frame.tb_next is not None:
-                frame = frame.tb_next
-            where = f" (line {frame.tb_lineno} of {os.path.basename(frame.tb_frame.f_code.co_filename)})" if frame else ""
-            print(f"headrace doctor  stopped watching, the script runs on: {type(error).__name__}: {' '.join(str(error).split())}{where}", file=sys.stderr, flush=True)
-            self.failed = f"{type(error).__name__}: {error}{where}"
+            self.failed = _said(error)
+            print(f"headrace doctor  stopped watching, the script runs on: {self.failed}", file=sys.stderr, flush=True)
             self._write({"failed": self.failed})
         except Exception:
             pass
+
+    def attempt(self, part: str, call: Any, *arguments: Any) -> Any:
+        """What `call` returns. A look that fails is not tried again: the watching goes on without it, with one line, and this is None."""
+        if part in self.lost:
+            return None
+        try:
+            return call(*arguments)
+        except Exception as error:
+            self.lost.add(part)
+            try:
+                print(f"headrace doctor  goes on without {part}: {_said(error)}", file=sys.stderr, flush=True)
+            except Exception:
+                pass
+            return None
 
     def _turn_off(self) -> None:
         global current
@@ -313,7 +333,7 @@ class Watcher:
             self._take_pending()
         if loss is not None and loss.numel() == 1:
             loss = self._unscaled(loss)
-            self.kept.see(loss, self.accounts.steps, sys._getframe(2))
+            self.attempt("losses that are kept", self.kept.see, loss, self.accounts.steps, sys._getframe(2))
             place = self._place_of(sys._getframe(2))
             if on_gpu:
                 self._send_for(loss, now, place)

@@ -231,6 +231,14 @@ void members(Is<Script::Loader> auto& x, auto& visit) {
   visit("slowest_seconds", x.slowest_seconds);
 }
 
+void members(Is<Script::ValidationInput> auto& x, auto& visit) {
+  visit("workers", x.workers);
+  visit("wait_seconds", x.wait_seconds);
+  visit("read_seconds", x.read_seconds);
+  visit("read_cpu_seconds", x.read_cpu_seconds);
+  visit("where", x.where);
+}
+
 void members(Is<Script::Faults> auto& x, auto& visit) {
   visit("minor_per_step", x.minor_per_step);
   visit("system_cpu_share", x.system_cpu_share);
@@ -271,6 +279,7 @@ void members(Is<Script> auto& x, auto& visit) {
   visit("dialect", x.dialect);
   visit("threads", x.threads);
   visit("loader", x.loader);
+  visit("validation_input", x.validation_input);
   visit("faults", x.faults);
   visit("item_calls", x.item_calls);
   visit("python", x.python);

@@ -47,6 +47,8 @@ Evidence full() {
   e.script->item_calls = Script::ItemCalls{.count = 100, .seconds = 1.5, .where = "train.py:40", .line = "x = loss.item()"};
   e.script->python = Script::PythonLooks{.gil_share = 0.5, .samples = 200, .where = "train.py:52", .where_share = 0.25};
   e.script->kept_graphs = Script::KeptGraphs{.growth_bytes_per_step = 4e4, .list = "losses", .where = "train.py:44", .line = ""};
+  e.script->validation_input =
+      Script::ValidationInput{.workers = 1, .wait_seconds = 2, .read_seconds = 2, .read_cpu_seconds = 1, .where = "a.py:4"};
   e.script->saves = e.script->logs = e.script->validations = Script::Deed{.count = 3, .seconds = 1, .where = "a.py:1"};
   return e;
 }

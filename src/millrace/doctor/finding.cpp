@@ -1,6 +1,7 @@
 #include "millrace/doctor/finding.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "millrace/base/format.h"
@@ -29,9 +30,9 @@ Finding::Gain gain_of(double likely, double spread) {
 
 void sort_findings(std::vector<Finding>& findings) {
   std::ranges::stable_sort(findings, std::ranges::greater(), [](const Finding& finding) {
-    const bool of_run = finding.stake == Stake::run;
-    const double gain = of_run || !finding.gain ? -1.0 : finding.gain->likely;
-    return std::pair(of_run, gain);
+    const bool of_run = finding.stake == Stake::run, has_gain = finding.gain && !of_run;
+    const bool in_users_hands = finding.stake != Stake::machine || finding.change;
+    return std::tuple(of_run, has_gain, in_users_hands, has_gain ? finding.gain->likely : 0.0);
   });
 }
 

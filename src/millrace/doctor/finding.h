@@ -10,8 +10,9 @@
 
 namespace millrace::doctor {
 
-// The harm of a fault. `time`: the run is only slower than necessary. `run`: the run will end early or learn nothing useful.
-enum class Stake : std::uint8_t { time, run };
+// The harm of a fault. `time`: the run is only slower than necessary. `machine`: the same, but the cause is the machine or
+// another program. `run`: the run will end early or learn nothing useful.
+enum class Stake : std::uint8_t { time, machine, run };
 
 struct Finding {
   // The share of the loop's time that the remedy saves: with 0.32 the same steps take 0.68 of the time. Computed from the run's
@@ -44,8 +45,9 @@ struct Finding {
 // A gain from `likely` * (1 - spread) to `likely` * (1 + spread), limited to [0, 1].
 [[nodiscard]] Finding::Gain gain_of(double likely, double spread = 0.2);
 
-// Sorts findings: first the findings that endanger the run, then the findings with a gain, the largest gain first, then the
-// findings without a gain. Equal findings keep their order.
+// Sorts findings: first the findings that endanger the run, then the findings with a gain, the largest gain first. Among these,
+// findings about the machine come last, unless they have a Change. Then come the findings without a gain. Equal findings keep
+// their order.
 void sort_findings(std::vector<Finding>& findings);
 
 // {"id", "what", "remedy", "text", "key", "value", "gain", "gain_low", "gain_high", "page", "where"}, and with a Change also

@@ -47,7 +47,8 @@ Finding::Gain gain_without_slow(const Evidence& e) {
 std::string wait_text(const Evidence& e) {
   const double per_step = e.input.read_seconds / static_cast<double>(e.times.steps) * 1e3;
   return "steps wait for data " + percent(e.share(Phase::data_wait)) + " of the time: reading what a step needs takes " +
-         significant(per_step, 3) + " ms, " + percent(share_of_cpu(e.input)) + " of it on a core";
+         significant(per_step, 3) + " ms, " + percent(share_of_cpu(e.input)) + " of it computing" +
+         (share_of_cpu(e.input) > kComputes ? "" : " and the rest waiting for the disk or for a core");
 }
 
 std::string in_readers(const Evidence& e) {
@@ -88,9 +89,13 @@ double seconds_with(const Evidence& e, int readers) {
 }
 
 int enough_readers(const Evidence& e) {
-  const double work = std::max(e.times.loop() - e.times.of(Phase::data_wait), 1e-9);
-  const int most = share_of_cpu(e.input) > kComputes ? std::max(e.cores, 1) : kMostSleepers;
-  return std::clamp(static_cast<int>(std::ceil(1.3 * e.input.read_seconds / work)), 1, most);
+  const double work = e.times.loop() - e.times.of(Phase::data_wait);
+  return enough_readers(work, e.input.read_seconds, share_of_cpu(e.input) > kComputes, e.cores);
+}
+
+int enough_readers(double work_seconds, double read_seconds, bool computes, int cores) {
+  const double readers = std::ceil(1.3 * read_seconds / std::max(work_seconds, 1e-9));
+  return static_cast<int>(std::clamp(readers, 1.0, static_cast<double>(computes ? std::max(cores, 1) : kMostSleepers)));
 }
 
 Finding set(std::string what, std::string key, std::string value, std::optional<Finding::Gain> gain) {

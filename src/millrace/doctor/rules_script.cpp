@@ -130,6 +130,23 @@ Found threads_in_workers(const Evidence& e) {
   return changed(what, change_of(*e.script, {{"loader.worker_init", one_thread}}), loader->where, std::nullopt);
 }
 
+// The workers of a validation read its next batches while the loop computes. They need cores beside the loop's threads.
+Found validation_input(const Evidence& e) {
+  if (!e.script || !e.script->validation_input || e.script->validation_input->workers > 0) return std::nullopt;
+  const Script::ValidationInput& input = *e.script->validation_input;
+  const double loop = e.times.loop(), all = e.times.of(Phase::validate), waits = std::min(input.wait_seconds, all);
+  if (waits < kInWay * loop) return std::nullopt;
+  const double work = all - waits, cpu = std::min(input.read_cpu_seconds, waits);
+  const double threads = std::clamp(e.work_cpu_seconds.value_or(e.cores * loop) / std::max(work_seconds(e), 1e-9), 1.0,
+                                    static_cast<double>(e.cores));
+  const int workers = enough_readers(work, waits, cpu > waits / 2, e.cores);
+  const double gain = (all - std::max({work, waits / workers, (cpu + work * threads) / e.cores})) / loop;
+  if (gain < kWorthAChange) return std::nullopt;
+  return changed(
+      "validations wait for data " + percent(waits / loop) + " of the time: their DataLoader reads in the loop's own thread",
+      change_of(*e.script, {{"data.workers", workers}, {"loader.persistent", true}}), input.where, gain_of(gain));
+}
+
 // The GPU can copy only pinned memory by itself.
 Found not_pinned(const Evidence& e) {
   const Script::Loader* const loader = loader_of(e);

@@ -166,6 +166,66 @@ TEST(RulesOfScripts, AStepThatSleepsHasLittleToGainFromItsNeighboursEnd) {
   expect_gain(first(e, "neighbours"), 0.5 * 1.25);
 }
 
+TEST(RulesOfScripts, FewerThreadsBesideOtherPrograms) {
+  Evidence e = script();  // four cores
+  e.others = 0.7;
+  e.script->threads = 4;
+  const Finding finding = first(e, "neighbours");
+  EXPECT_THAT(finding.what, HasSubstr("torch's 4 threads wait for the one without a core"));
+  EXPECT_THAT(finding.remedy, HasSubstr("; else try OMP_NUM_THREADS=1 python train.py"));
+  EXPECT_EQ(to_json(finding)["environment"]["OMP_NUM_THREADS"], "1");
+  e.others = 0.35;
+  EXPECT_EQ(first(e, "neighbours").change->environment["OMP_NUM_THREADS"], "3");
+  e.others = 0.2;
+  EXPECT_FALSE(first(e, "neighbours").change) << "four threads still have most of the cores";
+  e.others = 0.7;
+  e.script->threads = 1;
+  EXPECT_FALSE(first(e, "neighbours").change);
+  e.script->threads = 4;
+  e.on_gpu = true;
+  EXPECT_FALSE(first(e, "neighbours").change);
+}
+
+// The user can change the script, but seldom what other programs do.
+TEST(RulesOfScripts, WhatTheUserCanChangeComesBeforeNeighbours) {
+  Evidence e = script_with(Phase::data_wait, 2);
+  e.input = {.readers = 0, .read_seconds = 2, .read_cpu_seconds = 0.2};
+  e.script->loader->workers = 0;
+  e.others = 0.7;
+  EXPECT_THAT(ids_of(e), testing::ElementsAre("no_readers", "neighbours"));
+  EXPECT_LT(findings_of(e)[0].gain->likely, findings_of(e)[1].gain->likely);
+}
+
+TEST(RulesOfScripts, AStepsTimeBesideManyNeighboursIsNoTrend) {
+  Evidence e = script();
+  e.step_ms = {100, 100, 101, 100, 130, 131, 129, 130, 160, 161, 160, 162};
+  e.others = 0.2;
+  EXPECT_THAT(ids_of(e), testing::Contains("slowing_down"));
+  e.others = 0.4;
+  EXPECT_THAT(ids_of(e), Not(testing::Contains("slowing_down")));
+}
+
+// Validations take 4 s in 13.5: 3 s of waiting for a disk, 1 s of work.
+TEST(RulesOfScripts, AValidationThatReadsItsOwnBatches) {
+  Evidence e = script_with(Phase::validate, 4);
+  e.script->validation_input =
+      Script::ValidationInput{.wait_seconds = 3, .read_seconds = 3, .read_cpu_seconds = 0.1, .where = "train.py:40"};
+  const Finding finding = first(e, "validation_input");
+  EXPECT_EQ(finding.what, "validations wait for data 22 % of the time: their DataLoader reads in the loop's own thread");
+  EXPECT_EQ(finding.remedy, "try DataLoader(..., num_workers=4, persistent_workers=True) in train.py:40");
+  expect_gain(finding, 3 / 13.5);
+  e.cores = 1;
+  e.script->validation_input->read_cpu_seconds = 3;
+  EXPECT_THAT(ids_of(e), IsEmpty()) << "workers have no core of their own";
+  e.cores = 4;
+  EXPECT_EQ(first(e, "validation_input").change->set["num_workers"], 4);
+  e.script->validation_input->workers = 1;
+  EXPECT_THAT(ids_of(e), IsEmpty());
+  e.script->validation_input->workers = 0;
+  e.script->validation_input->wait_seconds = 1;
+  EXPECT_THAT(ids_of(e), IsEmpty()) << "little is to be gained";
+}
+
 TEST(RulesOfScripts, WorkersOfManyThreads) {
   Evidence e = script_with(Phase::data_wait, 3);
   e.input.read_seconds = 12;

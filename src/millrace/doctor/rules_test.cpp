@@ -406,12 +406,13 @@ TEST(Rules, WhatHasNoGainStandsBehindWhatHasOne) {
   std::vector<Finding> findings = {{.id = "advice"},
                                    {.id = "small", .gain = gain_of(0.1)},
                                    {.id = "grave", .stake = Stake::run},
+                                   {.id = "of others", .gain = gain_of(0.8), .stake = Stake::machine},
                                    {.id = "large", .gain = gain_of(0.6)},
                                    {.id = "grave with a gain", .gain = gain_of(0.9), .stake = Stake::run}};
   sort_findings(findings);
   std::vector<std::string> ids;
   for (const Finding& finding : findings) ids.push_back(finding.id);
-  EXPECT_THAT(ids, testing::ElementsAre("grave", "grave with a gain", "large", "small", "advice"));
+  EXPECT_THAT(ids, testing::ElementsAre("grave", "grave with a gain", "large", "small", "of others", "advice"));
 }
 
 TEST(Finding, SaysItselfInOneLineAndAsJson) {

@@ -22,6 +22,8 @@ constexpr double kFasterLayout = 1.10;
 constexpr double kRecomputes = 0.03;
 constexpr double kRebuilds = 0.03;
 constexpr double kNeighbours = 0.10;
+constexpr double kManyNeighbours = 0.30;  // share of the time in which other programs use the cores, from which fewer threads are
+                                          // faster than threads that wait for each other
 constexpr double kCopies = 0.10, kCopyLess = 0.75;  // share of the time spent on copies; the remedy copies bytes, which are a
                                                     // quarter of the size of floats
 constexpr std::int64_t kTimesRows = 4;              // the remedy enlarges a batch at most by this factor
@@ -92,6 +94,20 @@ Found too_many_threads(const Evidence& e) {
   return set("torch computes with " + std::to_string(threads) + " threads on " + std::to_string(e.cores) +
                  (e.cores == 1 ? " core" : " cores"),
              "device.threads", std::to_string(e.cores), std::nullopt);
+}
+
+// The number of torch's threads for which a script finds cores beside other programs. 0 if that is no remedy.
+int threads_beside_others(const Evidence& e) {
+  if (!e.script || e.on_gpu || e.script->threads < 2 || e.others.value_or(0) < kManyNeighbours) return 0;
+  const int threads = std::max(1, static_cast<int>(std::lround(e.cores * (1 - *e.others))));
+  return threads < e.script->threads ? threads : 0;
+}
+
+// A variable works also where the script sets nothing, and in libraries that have threads of their own.
+Finding::Change with_threads(const Script& script, int threads) {
+  const std::string count = std::to_string(threads);
+  return {.text = "OMP_NUM_THREADS=" + count + " " + (script.command.empty() ? "python " + script.path : script.command),
+          .environment = {{"OMP_NUM_THREADS", count}}};
 }
 
 double work_share(const Evidence& e) { return e.share(Phase::forward) + e.share(Phase::backward); }
@@ -243,12 +259,19 @@ Found neighbours(const Evidence& e) {
   double one = *e.others * core_share(e);
   if (e.script && e.core_wait_seconds) one = std::min(one, *e.core_wait_seconds / std::max(e.times.loop(), 1e-9));
   const double either = e.cores > 1 ? one * (2 - *e.others) : one;
-  return Finding{.id = {},
-                 .what = "other programs used the cores for " + percent(*e.others) + " of the time in which this run needed them",
-                 .remedy = "end them, or give the run its own cores (taskset, the batch system)",
-                 .key = {},
-                 .value = {},
-                 .gain = Finding::Gain{.likely = (one + either) / 2, .low = 0.75 * one, .high = either}};
+  Finding finding{
+      .id = {},
+      .what = "other programs used the cores for " + percent(*e.others) + " of the time in which this run needed them",
+      .remedy = "end them, or give the run its own cores (taskset, the batch system)",
+      .key = {},
+      .value = {},
+      .gain = Finding::Gain{.likely = (one + either) / 2, .low = 0.75 * one, .high = either}};
+  if (const int threads = threads_beside_others(e)) {
+    finding.change = with_threads(*e.script, threads);
+    finding.what += ", and each time torch's " + std::to_string(e.script->threads) + " threads wait for the one without a core";
+    finding.remedy += "; else try " + finding.change->text;
+  }
+  return finding;
 }
 
 // Fires if the median rises from the first third of the times to the second, and again to the last. That is a trend, not a
@@ -256,6 +279,7 @@ Found neighbours(const Evidence& e) {
 Found slowing_down(const Evidence& e) {
   const std::vector<double>& ms = e.step_ms;
   if (ms.size() < kLines) return std::nullopt;
+  if (e.script && e.others.value_or(0) >= kManyNeighbours) return std::nullopt;  // the share of others in a step is not known
   const double slower = e.others && *e.others >= kNeighbours ? kSlowerBeside : kSlower;
   const auto third = static_cast<std::ptrdiff_t>(ms.size() / 3);
   const double first = median({ms.begin(), ms.begin() + third});

@@ -35,6 +35,14 @@ struct Script {
     double slowest_seconds = 0;
   };
 
+  // The DataLoader for whose batches validations waited longest.
+  struct ValidationInput {
+    int workers = 0;
+    double wait_seconds = 0;                        // time that the loop waited for its batches
+    double read_seconds = 0, read_cpu_seconds = 0;  // like Evidence::Input
+    std::string where;
+  };
+
   struct Faults {
     double minor_per_step = 0;        // page faults of the loop's process that needed no disk
     double system_cpu_share = 0;      // share of its CPU time that the loop's process spent in the kernel
@@ -74,6 +82,7 @@ struct Script {
   Dialect dialect = Dialect::loop;
   int threads = 0;  // torch's threads in the loop; 0 = unknown
   std::optional<Loader> loader;
+  std::optional<ValidationInput> validation_input;
   std::optional<Faults> faults;
   std::optional<ItemCalls> item_calls;
   std::optional<PythonLooks> python;

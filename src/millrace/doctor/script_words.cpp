@@ -45,6 +45,7 @@ constexpr std::array kScriptRules = {
     ScriptRule{"log_often"},
     ScriptRule{"snapshot_often"},
     ScriptRule{"validate_often"},
+    ScriptRule{"validation_input"},
     ScriptRule{"rebuilt_tensors", "make them once, in the module's __init__, and register them as buffers"},
     ScriptRule{"not_pinned"},
     ScriptRule{"copy_bound",

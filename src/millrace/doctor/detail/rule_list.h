@@ -68,6 +68,7 @@ Found target_missed(const Evidence& evidence);
 Found workers_respawn(const Evidence& evidence);
 Found too_many_workers(const Evidence& evidence);
 Found threads_in_workers(const Evidence& evidence);
+Found validation_input(const Evidence& evidence);
 Found not_pinned(const Evidence& evidence);
 Found item_in_loop(const Evidence& evidence);
 Found gil_bound(const Evidence& evidence);
@@ -81,6 +82,8 @@ Found list_growing(const Evidence& evidence);
 [[nodiscard]] double seconds_with(const Evidence& evidence, int readers);
 // The smallest number of readers with which steps hardly wait for data.
 [[nodiscard]] int enough_readers(const Evidence& evidence);
+// The same for other work. `computes`: readers compute most of the time, so more readers than cores do not help.
+[[nodiscard]] int enough_readers(double work_seconds, double read_seconds, bool computes, int cores);
 // The time that the stretch lost because a script starts its workers again in each pass.
 [[nodiscard]] double restart_seconds(const Evidence& evidence);
 // A finding whose remedy is to set the config key `key` to `value`.
