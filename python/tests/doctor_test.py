@@ -95,6 +95,16 @@ class Accounts(unittest.TestCase):
         self.assertFalse(self.judged.trained)
         self.assertEqual(self.judged.judged_ns + self.judged.wait_ns, 11_000_000)
 
+    def test_steps_on_the_first_batch_of_a_pass_are_told_apart(self):
+        self.start()
+        for passed, ended in ((9, False), (4, True), (7, False), (4, False), (4, True)):
+            self.loader.is_first = passed != 4
+            self.train(forward=passed)
+            self.batch(self.loader, 3, ended=ended)
+            if ended:
+                self.batch(self.loader, 2)
+        self.assertEqual(([ns // 10**6 for ns in self.loader.first_works], [ns // 10**6 for ns in self.loader.works]), ([17, 15], [12, 12, 12]))
+
     def test_a_validation_that_is_cut_short_stays_one(self):
         for with_grad in (False, True):
             with self.subTest(with_grad=with_grad):

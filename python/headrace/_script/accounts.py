@@ -65,7 +65,7 @@ class Accounts:
         self.current: Any = None  # the record of the loader that gave the latest batch
         self.judging = False     # whether that batch was taken without gradients
         self.taken: list[Any] = []  # records that gave batches since the last backward pass
-        self.step_began = 0
+        self.step_began = self.step_waited = 0
         self.step_outside = 0
         self.counted = True      # the step under way counts when it ends
         self.usual_ns = 0.0      # of a quick step
@@ -216,6 +216,8 @@ class Accounts:
             took = now - self.step_began - (self._outside() - self.step_outside)
             self.step_ns += took
             self.times.add(took / 1e6)
+            if self.by_loader and self.current is not None:
+                self.current.step_done(took - (self.ns[DATA_WAIT] - self.step_waited))
             if self.cpu_began >= 0:
                 self.cpu_ns += time.process_time_ns() - self.cpu_began
                 self.cpu_wall += now - self.cpu_from
@@ -224,7 +226,7 @@ class Accounts:
         self.counted = True
         self.updates.clear()
         self.cpu_began = -1
-        self.step_began, self.step_outside = now, self._outside()
+        self.step_began, self.step_outside, self.step_waited = now, self._outside(), self.ns[DATA_WAIT]
 
     def _choose(self, took: int) -> None:
         """How many of the next steps to pass over."""
@@ -257,7 +259,7 @@ class Accounts:
         self.step_ns += left + wait_ns
         self.passed, self.since, self.current, self.counted = 0, within, None, not within
         self.at_step = None if within else list(self.ns)
-        self.step_began, self.step_outside = now, self._outside()
+        self.step_began, self.step_outside, self.step_waited = now, self._outside(), self.ns[DATA_WAIT]
         self.cpu_began = -1
         if not within:
             self._watch_cpu(now)

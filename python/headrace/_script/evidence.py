@@ -128,7 +128,9 @@ def _of_loader(loader: Any, reading: Any) -> dict[str, Any]:
     facts = {**loader.facts, "where": place(loader.line), "epochs": loader.epochs,
              # The first epoch's begins within startup.
              "first_batch_seconds": sum(loader.first_ns[1:]) / 1e9 if loader.epochs > 1 else 0.0,
-             "usual_batch_seconds": _median(loader.waits) / 1e9}
+             "usual_batch_seconds": _median(loader.waits) / 1e9,
+             # After a fork a step copies each page of memory that it writes.
+             "slow_start_seconds": max(0.0, sum(loader.first_works) - len(loader.first_works) * _median(loader.works)) / 1e9 if loader.works else 0.0}
     if reading.samples:
         facts.update(sample_seconds=reading.wall / reading.samples, sample_cpu_seconds=reading.cpu / reading.samples)
         if reading.slowest >= 0:

@@ -132,6 +132,9 @@ class Loader:
         self.epochs = 0         # begun
         self.first_ns: list[int] = []  # for each epoch: iter(), the first batch, and the end
         self.waits: list[int] = []     # of other batches: the first MOST_TIMES
+        self.works: list[int] = []     # of steps on its batches, without waiting for them: the first MOST_TIMES
+        self.first_works: list[int] = []  # of these, on the first batch of an epoch
+        self.is_first = False   # whether the latest batch was an epoch's first
         self.batches = 0
         self.workers: set[int] = set()  # processes whose slots are not added yet
         self.reading = Reading()
@@ -141,6 +144,7 @@ class Loader:
 
     def batch_came(self, took: int) -> None:
         self.batches += 1
+        self.is_first = self.begun
         if self.begun:
             self.begun = False
             self.epochs += 1
@@ -148,6 +152,11 @@ class Loader:
                 self.first_ns.append(self.begin_ns + took)
         elif len(self.waits) < MOST_TIMES:
             self.waits.append(took)
+
+    def step_done(self, took: int) -> None:
+        kept = self.first_works if self.is_first else self.works
+        if len(kept) < MOST_TIMES:
+            kept.append(took)
 
     def ended(self, took: int) -> None:
         """The call that found no batch any more took this long: it ends the workers, where they are not kept."""
@@ -163,6 +172,7 @@ class Loader:
         """Another one that was made at the same line."""
         self.made, self.batches, self.epochs = self.made + other.made, self.batches + other.batches, self.epochs + other.epochs
         self.first_ns, self.waits = (self.first_ns + other.first_ns)[:MOST_TIMES], (self.waits + other.waits)[:MOST_TIMES]
+        self.works, self.first_works = (self.works + other.works)[:MOST_TIMES], (self.first_works + other.first_works)[:MOST_TIMES]
         self.workers = self.workers | other.workers
         self.judged_ns += other.judged_ns + other.wait_ns
         self.reading.add(other.reading)

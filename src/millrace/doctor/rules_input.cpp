@@ -30,10 +30,16 @@ double excess(const Evidence::Input& input) {
   return sum;
 }
 
-// True if steps wait for data that is being read. Waiting for workers of a script that only start does not count.
-bool waits(const Evidence& e) {
-  return e.share(Phase::data_wait) >= kWaits && e.times.of(Phase::data_wait) - restart_seconds(e) >= kWaits * e.times.loop();
+// Seconds that steps wait for data in the middle of a pass. At the beginning of a pass, a script's workers have nothing ready,
+// however fast they are.
+double steady_wait(const Evidence& e) {
+  const double all = e.times.of(Phase::data_wait);
+  if (!e.script || !e.script->loader || e.script->loader->workers == 0 || e.script->loader->epochs < 2) return all;
+  const Script::Loader& loader = *e.script->loader;
+  return all - std::clamp(loader.first_batch_seconds - (loader.epochs - 1) * loader.usual_batch_seconds, 0.0, all);
 }
+
+bool waits(const Evidence& e) { return steady_wait(e) >= kWaits * e.times.loop(); }
 bool by_slow_files(const Evidence& e) { return excess(e.input) > kExplains * e.input.read_seconds; }
 bool by_single_samples(const Evidence& e) { return e.input.slow.front().quick >= kMostlyQuick; }
 
@@ -185,7 +191,7 @@ Found input_bound(const Evidence& e) {
   if (more_would_help) return std::nullopt;  // the rules no_readers and few_readers report it
   double gain = e.share(Phase::data_wait);
   if (e.script) {  // a script also waits for the other work of its workers
-    gain = std::min(gain, e.input.read_seconds / std::max(e.input.readers, 1) / e.times.loop());
+    gain = std::min(steady_wait(e), e.input.read_seconds / std::max(e.input.readers, 1)) / e.times.loop();
     if (gain < kWaits || e.input.read_seconds < 3 * hand_over(e)) return std::nullopt;
   }
   const bool computes = share_of_cpu(e.input) > kComputes;

@@ -131,6 +131,20 @@ TEST(RulesOfScripts, WorkersThatStartInEachPass) {
   EXPECT_THAT(ids_of(e), Not(testing::Contains("workers_respawn")));
 }
 
+// A pass begins with idle workers. Faster reading changes little if later batches are ready in time.
+TEST(RulesOfScripts, WaitingAtTheBeginningOfPassesIsNoSlowReading) {
+  Evidence e = script_with(Phase::data_wait, 3);
+  e.input.read_seconds = 8;
+  Script::Loader& loader = *e.script->loader;
+  loader.epochs = 10;
+  loader.usual_batch_seconds = 0.001;
+  EXPECT_THAT(ids_of(e), testing::Contains("input_bound"));
+  loader.first_batch_seconds = 2.5;
+  EXPECT_THAT(ids_of(e), Not(testing::Contains("input_bound")));
+  loader.first_batch_seconds = 1.009;
+  expect_gain(first(e, "input_bound"), 2.0 / 12.5);
+}
+
 TEST(RulesOfScripts, MoreWorkersThanTheStepsNeed) {
   Evidence e = script_with(Phase::data_wait, 5);
   e.input.readers = e.script->loader->workers = 16;
