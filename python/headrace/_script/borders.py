@@ -375,6 +375,10 @@ class Borders:
         elif name in ("torch.utils.tensorboard.writer", "tensorboardX.writer"):
             for method in [method for method in vars(module.SummaryWriter) if method.startswith("add_") or method == "flush"]:
                 self._replace(module.SummaryWriter, method, functools.partial(self._around, accounts.LOG))
+        elif name in SAVES:  # with the parts of a checkpoint that torch.save does not write
+            kind, method = SAVES[name]
+            if method in vars(getattr(module, kind, object)):
+                self._replace(getattr(module, kind), method, functools.partial(self._around, accounts.SNAPSHOT))
         elif name == "wandb.sdk.wandb_run":
             self._replace(module.Run, "log", functools.partial(self._around, accounts.LOG))
         elif name == "mlflow.tracking.fluent":
@@ -382,7 +386,9 @@ class Borders:
                 self._replace(module, function, functools.partial(self._around, accounts.LOG))
 
 
-MODULES = ("torch", "safetensors.torch", "torch.utils.tensorboard.writer", "tensorboardX.writer", "wandb.sdk.wandb_run", "mlflow.tracking.fluent")
+SAVES = {"transformers.trainer": ("Trainer", "_save_checkpoint"), "lightning.pytorch.trainer.trainer": ("Trainer", "save_checkpoint"),
+         "pytorch_lightning.trainer.trainer": ("Trainer", "save_checkpoint"), "accelerate.accelerator": ("Accelerator", "save_state")}
+MODULES = ("torch", "safetensors.torch", "torch.utils.tensorboard.writer", "tensorboardX.writer", "wandb.sdk.wandb_run", "mlflow.tracking.fluent", *SAVES)
 
 
 class Finder:

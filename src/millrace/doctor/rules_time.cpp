@@ -14,6 +14,7 @@ using telemetry::Phase;
 
 // In each line: the share of the loop's time from which a rule fires, and the share that should remain after the remedy.
 constexpr double kLogs = 0.03, kFewLogs = 0.005;
+constexpr double kWriter = 0.05;
 constexpr double kSaves = 0.05, kFewSaves = 0.01;
 constexpr double kValidates = 0.40, kFewValidations = 0.10;
 constexpr double kFixed = 0.6;  // share of a step's time that does not depend on the number of rows
@@ -117,9 +118,19 @@ double core_share(const Evidence& e) {
 
 }  // namespace
 
+// A script's event writer has a thread that takes the cores from the loop's threads. If there are neither workers nor other
+// programs, it is what the loop waits for. A wait longer than the log lines themselves has another cause.
 Found log_often(const Evidence& e) {
-  return too_often(e, Phase::log, e.script ? often_of(e, e.script->logs) : e.log, {kLogs, kFewLogs}, "log lines", "log.every",
-                   "");
+  Found finding =
+      too_often(e, Phase::log, e.script ? often_of(e, e.script->logs) : e.log, {kLogs, kFewLogs}, "log lines", "log.every", "");
+  if (!finding || !e.script || e.input.readers > 0 || !e.others || *e.others >= kNeighbours) return finding;
+  const double waited = (e.core_wait_seconds.value_or(0) - *e.others * e.times.loop()) / e.times.loop();
+  const double taken = std::min(waited, e.share(Phase::log));
+  if (taken < kWriter) return finding;
+  finding->what +=
+      "; meanwhile the loop waits for a core another " + percent(taken) + " of the time, which the writer's thread has";
+  finding->gain = gain_of(finding->gain->likely * (1 + taken / e.share(Phase::log)));
+  return finding;
 }
 
 Found snapshot_often(const Evidence& e) {
@@ -279,8 +290,9 @@ Found neighbours(const Evidence& e) {
 Found slowing_down(const Evidence& e) {
   const std::vector<double>& ms = e.step_ms;
   if (ms.size() < kLines) return std::nullopt;
-  if (e.script && e.others.value_or(0) >= kManyNeighbours) return std::nullopt;  // the share of others in a step is not known
-  const double slower = e.others && *e.others >= kNeighbours ? kSlowerBeside : kSlower;
+  const bool beside_others = e.others.value_or(0) >= kNeighbours;
+  if (e.script && beside_others) return std::nullopt;  // the share of other programs in a script's step is not known
+  const double slower = beside_others ? kSlowerBeside : kSlower;
   const auto third = static_cast<std::ptrdiff_t>(ms.size() / 3);
   const double first = median({ms.begin(), ms.begin() + third});
   const double middle = median({ms.begin() + third, ms.end() - third});
