@@ -51,6 +51,17 @@ class Strange:
     """A class whose objects a pickle may hold next to tensors."""
 
 
+class Modules(unittest.TestCase):
+    def test_one_that_is_missing_is_named_with_the_python_that_has_it(self):
+        for tool in ("dset_to_h5.py", "npy_to_session.py"):
+            # -S: without the packages of this Python.
+            done = subprocess.run([sys.executable, "-S", TOOLS / tool, "a", "b", "c"], capture_output=True, text=True)
+            with self.subTest(tool):
+                self.assertEqual((done.returncode, len(done.stderr.splitlines())), (1, 3), done.stderr)
+                self.assertIn("numpy can't be imported", done.stderr)
+                self.assertIn("tools/python-peer", done.stderr)
+
+
 @unittest.skipIf(np is None, "no numpy")
 class Dset(unittest.TestCase):
     def setUp(self):

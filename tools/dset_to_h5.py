@@ -9,12 +9,26 @@ one. A file that holds tensors alone is read without running anything in it. Mos
 """
 
 import argparse
+import importlib
 import pickle
 import sys
 import types
 from pathlib import Path
 
-import numpy as np
+
+def fail(what, where, next_):
+    sys.exit(f"DataError  {what}\n  where    {where}\n  next     {next_}")
+
+
+def needed(name):
+    """A module that not every Python has."""
+    try:
+        return importlib.import_module(name)
+    except (ImportError, OSError) as error:  # OSError: a library of torch is missing
+        fail(f"{name} can't be imported: {error}", sys.executable, f"start this with tools/python-peer in place of python3, or install {name}")
+
+
+np = needed("numpy")
 
 # name: (axes, type in the file; None: any of u8, u16, f32)
 COVARIATES = {
@@ -27,10 +41,6 @@ COVARIATES = {
 }
 OPTIONAL = {"missing_pct": (2, np.float32)}
 FRAMES_PER_CHUNK = 64
-
-
-def fail(what, where, next_):
-    sys.exit(f"DataError  {what}\n  where    {where}\n  next     {next_}")
 
 
 def counts_type(values):
@@ -70,8 +80,7 @@ def convert(covariates, name):
 
 
 def write_session(out, arrays, session, type_, source_rate):
-    import h5py
-
+    h5py = needed("h5py")
     out = Path(out)
     out.parent.mkdir(parents=True, exist_ok=True)
     with h5py.File(out, "w") as file:
@@ -101,8 +110,7 @@ class Forgiving(pickle.Unpickler):
 
 def load(path, trusted):
     """The covariates of a .dset."""
-    import torch
-
+    torch = needed("torch")
     try:
         stored = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError:

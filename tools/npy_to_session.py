@@ -11,9 +11,9 @@ is spread evenly over them. Writes OUT/dataset.yaml, OUT/sessions/NAME.yaml and 
 import argparse
 from pathlib import Path
 
-import numpy as np
+from dset_to_h5 import fail, needed, write_session
 
-from dset_to_h5 import fail, write_session
+np = needed("numpy")
 
 SOURCE_RATE = 240.0
 RATIO = 2  # bins at 240 Hz in a bin at 120 Hz

@@ -137,11 +137,11 @@ class Started(unittest.TestCase):
 
     def test_a_program_that_is_not_there_or_must_not_run(self):
         (self.package / "bin/millrace").chmod(0o644)
-        self.refused("Permission denied", "reinstall it")
+        self.refused("Permission denied", "--no-deps millrace_train-*.whl")
         (self.package / "bin/millrace").unlink()
         self.refused("No such file", "reinstall it")
         (self.package / "libexec/millrace/millrace-torch").unlink()
-        self.refused("No such file", "reinstall")
+        self.refused("No such file", "--no-deps millrace_train-*.whl")
 
 
 class Torches(unittest.TestCase):

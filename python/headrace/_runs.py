@@ -422,8 +422,8 @@ def _program(where: str) -> str:
     found = given or shutil.which("millrace")
     if not found or not os.access(found, os.X_OK):
         raise MissingError(f"there is no program {given}, which MILLRACE names" if given else "the program millrace is not on the PATH", where,
-                           "install it into an environment of its own (python3 -m venv millrace && millrace/bin/pip install millrace-train) and set "
-                           "MILLRACE=millrace/bin/millrace")
+                           "install its wheel, which ./dev wheel makes in a clone of Millrace, into an environment of its own (python3 -m venv millrace && "
+                           "millrace/bin/pip install millrace_train-*.whl) and set MILLRACE=millrace/bin/millrace")
     try:
         said = subprocess.run([found, "--version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")
         is_ours, failure = said.stdout.startswith("Millrace "), said.stderr.strip().splitlines()

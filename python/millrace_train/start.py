@@ -91,7 +91,7 @@ def check_links(environment):
                               capture_output=True, text=True, errors="replace")
     except OSError as error:
         raise Unfit(f"the program can't be started: {error.strerror}", str(TORCH_PROGRAM),
-                    "the file system must allow programs; else reinstall: pip install --force-reinstall --no-deps millrace-train") from error
+                    "the file system must allow programs; else reinstall Millrace from its wheel: pip install --force-reinstall --no-deps millrace_train-*.whl") from error
     lines = [line.strip() for line in (done.stdout + done.stderr).splitlines()]
     wrong = [line for line in lines if "not found" in line or "error while loading" in line]
     if wrong or done.returncode != 0:
@@ -116,4 +116,4 @@ def main():
         sys.exit(str(unfit))
     except OSError as error:
         sys.exit(str(Unfit(f"the program can't be started: {error.strerror}", str(error.filename or PROGRAM),
-                           "reinstall it: pip install --force-reinstall --no-deps millrace-train")))
+                           "reinstall it from its wheel: pip install --force-reinstall --no-deps millrace_train-*.whl")))

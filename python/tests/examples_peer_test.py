@@ -87,6 +87,16 @@ class Scripts(unittest.TestCase):
                 self.assertNotEqual(cut, whole)
 
 
+class Names(unittest.TestCase):
+    def test_no_script_has_the_name_of_a_module_that_it_imports(self):
+        for script in sorted((PACKAGE.parent / "examples").rglob("*.py")):
+            nodes = list(ast.walk(ast.parse(script.read_text())))
+            imported = {alias.name.split(".")[0] for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+            imported |= {node.module.split(".")[0] for node in nodes if isinstance(node, ast.ImportFrom) and node.module}
+            with self.subTest(str(script)):
+                self.assertNotIn(script.stem, imported, "it would import itself: its own folder comes first on sys.path")
+
+
 class Notebook(unittest.TestCase):
     def test_each_cell_runs_and_its_value_can_be_shown(self):
         program = BUILD / "millrace"

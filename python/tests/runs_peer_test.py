@@ -234,6 +234,8 @@ class Train(unittest.TestCase):
                     headrace.train("cosmology")
                 self.assertIn(what, caught.exception.what)
                 self.assertIn("MILLRACE", caught.exception.next)
+                if isinstance(caught.exception, headrace.MissingError):
+                    self.assertIn("millrace_train-*.whl", caught.exception.next)  # a file: no index has the wheel
 
     def test_a_program_that_is_killed_is_told(self):
         with tempfile.TemporaryDirectory() as folder:

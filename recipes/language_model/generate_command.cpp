@@ -25,7 +25,7 @@ constexpr std::string_view kHelp = R"(usage: millrace generate [CONFIG] [PROMPT]
 Continues PROMPT with a trained language model and prints the text. The model is that of --from, else of the run that CONFIG
 (the file it was trained with) names, else of the newest run in runs/language_model.
 
-  --from RUN            folder of a run or a snapshot, or a .safetensors file (then with CONFIG)
+  --from RUN            folder of a run or a snapshot, or a .safetensors or .pt file (then with CONFIG)
   --beam                the likeliest text that beam search finds, instead of drawing
   --interactive         continue each line that is typed
   --max_length N        tokens to write (100)       --temperature T   0 = always the likeliest token (0.8)

@@ -102,6 +102,8 @@ TEST_F(Slurm, MistakesWriteNothing) {
           "--sbatch=--time=8:00:00");
   refused({"--slurm=job", "--nproc=1", "doctor"}, "names its recipe", "train RECIPE");
   refused({"--sbatch=--time=1", "--nproc=1", "train", "cosmology"}, "--sbatch is for a batch file", "--slurm job.sbatch");
+  refused({"-nproc=1", "--sbatch=--time=1", "train", "cosmology"}, "--sbatch is for a batch file", "--slurm job.sbatch");
+  refused({"-", "train", "cosmology"}, "launch knows no option -", "come after its recipe");
   EXPECT_EQ(read_text(root_.path() / "there"), "mine");
   EXPECT_FALSE(stdfs::exists(root_.path() / "job"));
 }

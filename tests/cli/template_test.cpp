@@ -40,6 +40,7 @@ TEST_P(OfKind, FilesCarryTheName) {
   const Result made = run({MILLRACE_PROGRAM, "new", "star_finder", "--kind", GetParam().name}, {.folder = scratch.path()});
   ASSERT_EQ(made.exit_code, 0) << made.err;
   EXPECT_THAT(made.out, HasSubstr(std::string("of the kind ") + GetParam().name));
+  EXPECT_THAT(made.out, HasSubstr("-DCMAKE_PREFIX_PATH=PREFIX")) << "a build folder has no headers of Millrace beside it";
   const auto folder = scratch.path() / "star_finder";
   for (const char* name : {"CMakeLists.txt", "recipe.cpp", "smoke.json", "README.md"}) {
     const std::string text = read_text(folder / name);

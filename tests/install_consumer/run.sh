@@ -28,7 +28,8 @@ expect "the consumer reports the version" grep -q '^0\.1\.0 .*nothing here' <("$
 
 # A kind that the tutorial does not build (tests/tutorial).
 cd "$scratch"
-"$prefix/bin/millrace" new toy --kind image
+"$prefix/bin/millrace" new toy --kind image >new.txt
+expect "new says where Millrace is installed" grep -qF -e "cmake -B build -DCMAKE_PREFIX_PATH=$prefix &&" new.txt
 cd toy
 cmake -B build -DCMAKE_PREFIX_PATH="$prefix" >/dev/null
 cmake --build build

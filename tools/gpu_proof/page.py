@@ -13,7 +13,7 @@ HEAD = """# What is proved on a GPU
 `tools/gpu-proof --page RESULT.json...` writes this page from results of `tools/gpu-proof` on a GPU; a test holds it against the script. A table
 that says "not yet" has been measured on no GPU, and nothing is claimed.
 
-How to measure on yours: `./dev wheel` and `tools/gpu-proof --carry` make `build/gpu-proof`, at most 55 MB. Bring that folder to a machine with a
+How to measure on yours: `./dev build --all` (for its tests), `./dev wheel` and `tools/gpu-proof --carry` make `build/gpu-proof`, at most 55 MB. Bring that folder to a machine with a
 GPU and a Python that has torch 2.11 and say `python3 gpu-proof/tools/gpu-proof`: nine minutes, no network, no compiler. `tools/gpu-proof
 --rehearse` runs every part in small without a GPU first. Results of the same card and day take the place of earlier ones.
 """

@@ -186,7 +186,7 @@ int run_bench(const Invocation& call) {
 
 constinit const Command kBench = {
     .name = "bench",
-    .arguments = "RECIPE|step|loader|ablate [WHAT] [options]",
+    .arguments = "RECIPE|step|loader|ablate|scaling [WHAT] [options]",
     .summary = "measures a guide's promises, a training step, a loader, each row of the switchboard",
     .group = "Look at things",
     .help = kBenchHelp,

@@ -71,12 +71,13 @@ Options options_of(const std::vector<std::string>& words) {
   std::size_t i = 0;
   for (; i < words.size() && words[i].starts_with("-") && words[i] != "--"; ++i) {
     const std::string& word = words[i];
-    const std::size_t equals = word.find('=');
-    std::string name = word.substr(word.find_first_not_of('-'), equals == std::string::npos ? equals : equals - 2);
+    const std::size_t begin = std::min(word.find_first_not_of('-'), word.size()), equals = std::min(word.find('='), word.size());
+    const bool has_value = equals < word.size();
+    std::string name = word.substr(begin, equals - begin);
     std::ranges::replace(name, '_', '-');
-    if (equals == std::string::npos && i + 1 >= words.size())
+    if (!has_value && i + 1 >= words.size())
       throw UsageError({word + " needs a value", "command line", "see millrace launch --help"});
-    const std::string value = equals == std::string::npos ? words[++i] : word.substr(equals + 1);
+    const std::string value = has_value ? word.substr(equals + 1) : words[++i];
     if (name == "nproc" || name == "nproc-per-node") {
       options.nproc = number(name, value, 1);
     } else if (name == "nodes" || name == "nnodes") {

@@ -2,9 +2,12 @@
 #include <array>
 #include <cctype>
 #include <filesystem>
+#include <string>
+#include <system_error>
 
 #include "millrace/base/format.h"
 #include "millrace/base/fs.h"
+#include "millrace/base/shell_word.h"
 #include "millrace/cli/detail/templates.h"
 #include "millrace/cli/shared/arguments.h"
 #include "millrace/cli/shared/command.h"
@@ -93,6 +96,19 @@ std::string replaced(std::string text, std::string_view from, const std::string&
   return text;
 }
 
+// What the user types next. An installed program (PREFIX/libexec/millrace/millrace-torch) knows its prefix. A program of a build
+// folder or of a wheel has no headers beside it.
+std::string next_steps(const std::string& name) {
+  std::error_code ignored;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", ignored);
+  const std::filesystem::path prefix = program.parent_path().parent_path().parent_path();
+  const bool knows_prefix = std::filesystem::exists(prefix / "lib/cmake/Millrace/MillraceConfig.cmake", ignored);
+  return "next: cd " + name +
+         " && cmake -B build -DCMAKE_PREFIX_PATH=" + (knows_prefix ? shell_word(prefix.string()) : "PREFIX") +
+         " && cmake --build build && ./build/" + name + " train " + name + " smoke.json\n" +
+         (knows_prefix ? "" : "PREFIX is where ./dev install in a clone of Millrace has put it, such as ~/.local\n");
+}
+
 int run_new(const Invocation& call) {
   Arguments arguments(call.words);
   const std::string kind = take_kind(arguments);
@@ -112,8 +128,8 @@ int run_new(const Invocation& call) {
     const std::string text = replaced(replaced(std::string(file.text), "my_recipe", *name), "MyRecipe", pascal_case(*name));
     write_atomically(fs, folder / file.name, text);
   }
-  print("made " + *name + "/, a recipe of the kind " + kind + ": recipe.cpp, smoke.json, README.md, CMakeLists.txt\nnext: cd " +
-        *name + " && cmake -B build && cmake --build build && ./build/" + *name + " train " + *name + " smoke.json\n");
+  print("made " + *name + "/, a recipe of the kind " + kind + ": recipe.cpp, smoke.json, README.md, CMakeLists.txt\n" +
+        next_steps(*name));
   return 0;
 }
 

@@ -1,7 +1,7 @@
 """The recipe of recipe.cpp for Lightning, to compare with: ten noisy textures, a small convolutional network.
 
     pip install lightning torchmetrics matplotlib
-    python lightning.py train                           python lightning.py predict IN.npy OUT.npy CHECKPOINT
+    python with_lightning.py train      python with_lightning.py predict IN.npy OUT.npy CHECKPOINT
 """
 import argparse
 import math

@@ -1,7 +1,7 @@
 """The recipe of recipe.cpp for Lightning, to compare with: two sensors of unlike shape that measure one temperature.
 
     pip install lightning torchmetrics
-    python lightning.py
+    python with_lightning.py
 """
 import argparse
 
