@@ -6,14 +6,13 @@ The order is one permutation for each epoch. Before each sample the three genera
 from __future__ import annotations
 
 import math
-import os
 import random
-import sys
 import traceback
 from hashlib import blake2b
 from typing import Any, Callable, Iterator
 
 from headrace import _exact_checks as checks
+from headrace import _ranks
 from headrace.errors import DataError, KindError, MomentError
 
 STATE_VERSION = 1
@@ -281,14 +280,8 @@ class Exact:
     # -- the order ---------------------------------------------------------------------------------------------------------
 
     def _ranks(self) -> tuple[int, int]:
-        """(rank, world): given, or of torch.distributed, or of torchrun's variables before it is initialised."""
-        if self._given_ranks is not None:
-            return self._given_ranks
-        distributed = sys.modules.get("torch.distributed")
-        if distributed is not None and distributed.is_available() and distributed.is_initialized():
-            return distributed.get_rank(), distributed.get_world_size()
-        rank, world = os.environ.get("RANK", ""), os.environ.get("WORLD_SIZE", "")
-        return (int(rank), int(world)) if rank.isdigit() and world.isdigit() and int(rank) < int(world) else (0, 1)
+        """(rank, world): given, or as they are now."""
+        return self._given_ranks if self._given_ranks is not None else _ranks.world_now()
 
     def _order(self, epoch: int) -> Any:
         """Indices by position. NumPy promises that RandomState's numbers never change; torch's permutations have changed."""

@@ -21,7 +21,7 @@ import warnings
 import weakref
 from typing import Any, Iterator, Mapping
 
-from headrace import _device, _library
+from headrace import _device, _library, _ranks
 from headrace._arrays import HostArrays, chosen
 from headrace._library import BATCH, END, NOT_YET, check, in_python, library
 from headrace._maps import Maps
@@ -110,19 +110,6 @@ def _levels_to_the_caller() -> int:
     return level
 
 
-def _ranks(rank: int | None, ranks: int | None) -> tuple[int, int, int]:
-    """(rank, ranks, how many of them are on this machine): as given, or those of torch.distributed where it has been initialised."""
-    if (rank is None) != (ranks is None):
-        raise UsageError("rank and ranks belong together", "headrace.Loader()", "give both, or none of them")
-    if ranks is not None:
-        return rank, ranks, 1
-    distributed = sys.modules.get("torch.distributed")
-    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
-        return 0, 1, 1
-    world = distributed.get_world_size()
-    return distributed.get_rank(), world, min(world, int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
-
-
 class Loader:
     """Batches of a pipeline's samples, read by native threads ahead of the loop, without the GIL.
 
@@ -170,7 +157,8 @@ class Loader:
             raise KindError(f"a loader of {type(pipeline).__name__}", "headrace.Loader()",
                             "give a pipeline, as of headrace.hdf5(); for a torch Dataset there is headrace.exact()")
         self.batch_size, self.drop_last = batch_size, drop_last
-        self.rank, self.ranks, here = _ranks(rank, ranks)
+        self.rank, self.ranks, here = _ranks.of_loader(rank, ranks)
+        self._ranks_given = ranks is not None
         as_ = chosen("torch" if as_ is None and device is not None else as_)
         if as_ == "numpy" and device is not None:
             raise UsageError(f'device={device!r} with as_="numpy"', "headrace.Loader()", "leave one of them out: NumPy has arrays in host memory")
@@ -341,6 +329,8 @@ class Loader:
         if epoch.begun:
             raise MomentError("this loop has been overtaken: another loop over the same loader, or load_state_dict(), came after its first "
                               "batch", "headrace.Loader", "make a loader for each loop")
+        if not self._ranks_given:
+            _ranks.check(self.rank, self.ranks)
         if self._handed and not self._resumed:
             if self._handed == self._batches:
                 if not self._ahead:

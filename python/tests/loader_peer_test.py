@@ -173,6 +173,20 @@ class Batches(LoaderTest):
         self.assertEqual((loader.rank, loader.ranks, len(loader)), (1, 3, 3))
         self.assertEqual(next(iter(loader))["n"].tolist(), list(range(8, 16)))
 
+    def test_a_loader_that_was_made_before_the_ranks_were_is_refused(self):
+        early, given = self.loader(as_="numpy"), self.loader(as_="numpy", rank=0, ranks=1)
+        world = types.SimpleNamespace(is_available=lambda: True, is_initialized=lambda: True, get_world_size=lambda: 3, get_rank=lambda: 1)
+        with mock.patch.dict(sys.modules, {"torch.distributed": world}):
+            with self.assertRaisesRegex(mr.MomentError, "made for rank 0 of 1, and this process is rank 1 of 3 now"):
+                next(iter(early))
+            self.assertEqual(len(next(iter(given))["n"]), 8)
+        self.assertEqual(len(next(iter(early))["n"]), 8)
+
+    def test_ranks_are_those_of_torchrun_before_torch_distributed_begins(self):
+        with mock.patch.dict(os.environ, {"RANK": "2", "WORLD_SIZE": "3", "LOCAL_WORLD_SIZE": "3"}):
+            loader = self.loader(as_="numpy")
+            self.assertEqual((loader.rank, loader.ranks, next(iter(loader))["n"].tolist()), (2, 3, list(range(16, 24))))
+
     def test_numbers_of_numpy_are_numbers(self):
         loader = self.loader(self.rows().take(np.int64(20)).augment("x", mr.random_crop(np.array([2, 2]))), np.int32(4), seed=np.int64(3))
         self.assertEqual((len(loader), next(iter(loader))["x"].shape), (5, (4, 2, 2)))
