@@ -4,6 +4,7 @@
 #include <charconv>
 #include <ctime>
 #include <filesystem>
+#include <limits>
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
@@ -57,12 +58,16 @@ struct Options {
   std::vector<std::string> words;
 };
 
-int number(const std::string& name, const std::string& text, int least) {
+constexpr int kMostRanksHere = 1024, kMostMachines = 65'536;  // their product fits into an int
+constexpr int kLargestPort = 65'535;
+
+int number(const std::string& name, const std::string& text, int least, int most = std::numeric_limits<int>::max()) {
   int value = 0;
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (code != std::errc() || end != text.data() + text.size() || value < least)
-    throw UsageError({"--" + name + " is \"" + text + "\", not a number from " + std::to_string(least), "command line",
-                      "see millrace launch --help"});
+  if (code != std::errc() || end != text.data() + text.size() || value < least || value > most)
+    throw UsageError(
+        {"--" + name + " is \"" + text + "\", not a number from " + std::to_string(least) + " to " + std::to_string(most),
+         "command line", "see millrace launch --help"});
   return value;
 }
 
@@ -72,15 +77,16 @@ Options options_of(const std::vector<std::string>& words) {
   for (; i < words.size() && words[i].starts_with("-") && words[i] != "--"; ++i) {
     const std::string& word = words[i];
     const std::size_t equals = word.find('=');
-    std::string name = word.substr(word.find_first_not_of('-'), equals == std::string::npos ? equals : equals - 2);
+    std::string name =
+        word.substr(std::min(word.find_first_not_of('-'), word.size()), equals == std::string::npos ? equals : equals - 2);
     std::ranges::replace(name, '_', '-');
     if (equals == std::string::npos && i + 1 >= words.size())
       throw UsageError({word + " needs a value", "command line", "see millrace launch --help"});
     const std::string value = equals == std::string::npos ? words[++i] : word.substr(equals + 1);
     if (name == "nproc" || name == "nproc-per-node") {
-      options.nproc = number(name, value, 1);
+      options.nproc = number(name, value, 1, kMostRanksHere);
     } else if (name == "nodes" || name == "nnodes") {
-      options.nodes = number(name, value, 1);
+      options.nodes = number(name, value, 1, kMostMachines);
     } else if (name == "rank" || name == "node-rank") {
       options.node = number(name, value, 0);
     } else if (name == "max-restarts") {
@@ -135,7 +141,7 @@ distributed::MeetingPoint::Address place_of(const Options& options) {
   if (options.at.empty()) return {"127.0.0.1", 0};
   const std::size_t colon = options.at.rfind(':');
   const std::string port = colon == std::string::npos ? "0" : options.at.substr(colon + 1);
-  return {options.at.substr(0, colon), number("at", port, 0)};
+  return {options.at.substr(0, colon), number("at", port, 0, kLargestPort)};
 }
 
 std::filesystem::path make_logs(const Options& options) {

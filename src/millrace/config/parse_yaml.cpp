@@ -2,7 +2,10 @@
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
+#include <algorithm>
+#include <array>
 #include <sstream>
+#include <string_view>
 
 #include "millrace/base/format.h"
 #include "millrace/config/detail/tree_builder.h"
@@ -30,15 +33,19 @@ class YamlHandler final : public YAML::EventHandler {
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
     refuse(mark, "aliases (*name) are not accepted in a config", "write the value out");
   }
-  void OnScalar(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor, const std::string& value) override {
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, const std::string& value) override {
     refuse_anchor(mark, anchor);
+    refuse_tag(mark, tag);
     go_on(tree_.expects_key() ? tree_.key(value, line(mark)) : tree_.value(value, line(mark)));
   }
-  void OnSequenceStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor, YAML::EmitterStyle::value) override {
+  void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                       YAML::EmitterStyle::value) override {
+    refuse_tag(mark, tag);
     begin(Json::array(), mark, anchor);
   }
   void OnSequenceEnd() override { go_on(tree_.end()); }
-  void OnMapStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor, YAML::EmitterStyle::value) override {
+  void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, YAML::EmitterStyle::value) override {
+    refuse_tag(mark, tag);
     begin(Json::object(), mark, anchor);
   }
   void OnMapEnd() override { go_on(tree_.end()); }
@@ -54,6 +61,16 @@ class YamlHandler final : public YAML::EventHandler {
   }
   void refuse_anchor(const YAML::Mark& mark, YAML::anchor_t anchor) {
     if (anchor != YAML::NullAnchor) refuse(mark, "anchors (&name) are not accepted in a config", "write the value out");
+  }
+  // A tag of a plain type changes nothing, because the schema decides. Any other tag asks for something that would not be done:
+  // "!env NAME" would be read as the text NAME.
+  void refuse_tag(const YAML::Mark& mark, const std::string& tag) {
+    constexpr std::string_view kYaml = "tag:yaml.org,2002:";
+    constexpr std::array<std::string_view, 9> kPlain = {"str", "int", "float",        "bool",          "null",
+                                                        "seq", "map", "python/tuple", "python/unicode"};
+    if (tag.empty() || tag == "?" || tag == "!") return;
+    if (tag.starts_with(kYaml) && std::ranges::find(kPlain, std::string_view(tag).substr(kYaml.size())) != kPlain.end()) return;
+    refuse(mark, "the tag " + quoted(tag) + " is not accepted in a config", "remove it and write the value out");
   }
   void begin(Json container, const YAML::Mark& mark, YAML::anchor_t anchor) {
     refuse_anchor(mark, anchor);
