@@ -30,7 +30,8 @@ std::string flag(std::string_view key, std::string_view value) { return std::str
 Json run_once(const BenchRuns& runs, const std::string& off) {
   std::vector<std::string> words = {"train"};
   words.insert(words.end(), runs.words.begin(), runs.words.end());
-  for (const auto& [key, value] : std::map<std::string, std::string>{{"run", (runs.folder / "run").string()},
+  // run.dir and not --run: of the words for one key the last wins, so that no other name of it leads --fresh to the user's run.
+  for (const auto& [key, value] : std::map<std::string, std::string>{{"run.dir", (runs.folder / "run").string()},
                                                                      {"train.max_steps", std::to_string(runs.steps)},
                                                                      {"train.resume", "never"},
                                                                      {"train.validate_batches", "1"},
