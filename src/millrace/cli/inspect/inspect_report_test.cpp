@@ -91,6 +91,18 @@ TEST_F(InspectTest, RunListsItsSnapshots) {
   EXPECT_THAT(report.to_text(run), testing::ContainsRegex("step-00000030 +30 +[^ ]+ [kM]?B +whole\n"));
 }
 
+TEST_F(InspectTest, ARunsOwnFilesAreCheckedToo) {
+  const fs::path run = make_run("cut", 10);
+  write(run / "config.json", "{}");
+  EXPECT_THAT(inspect_path(run).problems, IsEmpty()) << "the last line of the log may be cut";
+  write(run / "summary.json", R"({"recipe": "to)");
+  write(run / "log.jsonl", "{\"kind\":\"start\"}\n{\"kind\":\"st\n{\"kind\":\"start\"}\n");
+  const Report report = inspect_path(run);
+  EXPECT_THAT(report.problems,
+              ElementsAre("the file holds no JSON, so it counts as missing (" + (run / "summary.json").string() + ")"));
+  EXPECT_THAT(report.to_text(run), testing::ContainsRegex("  log +1 of 3 lines can't be read\n"));
+}
+
 TEST_F(InspectTest, SafetensorsFile) {
   const fs::path file = root_ / "w.safetensors";
   snapshot::write_tensors(Fs::real(), file, {{"a", at::arange(4)}});
