@@ -460,6 +460,7 @@ TEST(MakeData, SameSeedSameBytesAndNoMixing) {
     differs = differs || read_text(file.path()) != read_text(scratch.path() / "c" / name);
   }
   EXPECT_TRUE(differs);
+  EXPECT_THAT(make("d e", "1").out, HasSubstr(" --data 'd e'\n")) << "a command to copy";
   const Result again = make("a", "1");
   EXPECT_EQ(again.exit_code, 2);
   EXPECT_THAT(again.err, HasSubstr("the folder a is not empty"));

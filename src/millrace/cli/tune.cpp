@@ -7,6 +7,7 @@
 #include "millrace/base/foreign_json.h"
 #include "millrace/base/format.h"
 #include "millrace/base/fs.h"
+#include "millrace/base/shell_word.h"
 #include "millrace/cli/bench/bench_runs.h"
 #include "millrace/cli/bench/short_runs.h"
 #include "millrace/cli/shared/arguments.h"
@@ -222,7 +223,8 @@ int run_tune(const Invocation& call) {
       !rows.empty() && rows.find_first_not_of("0123456789") == std::string::npos)
     search.runs.rows = std::stoll(rows);
   const std::string command = call.program + " train " + search.entry->name +
-                              (config.preset.empty() ? "" : " --preset " + config.preset) + " " + search.options.out.string();
+                              (config.preset.empty() ? "" : " --preset " + config.preset) + " " +
+                              shell_word(search.options.out.string());
 
   std::vector<std::string> allowed(search.options.allowed.begin(), search.options.allowed.end());
   const Progress progress(search.options.out, {{"words", search.runs.words},
