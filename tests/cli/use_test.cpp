@@ -118,7 +118,16 @@ TEST_F(Use, EvalJudgesTheTestSplitAndDrawsWhereAsked) {
   EXPECT_THAT(millrace({"eval", "--from=r", "--pictures=drawn"}).out, HasSubstr("wrote drawn/token_losses.png\n"));
 }
 
-// An evaluation may take hours.
+// A fit may take hours.
+TEST(Fit, LooksAtItsFileFirst) {
+  const Scratch scratch;
+  std::filesystem::create_directory(scratch.path() / "taken");
+  const Result result = run({MILLRACE_PROGRAM, "pca", "fit", "--preset=smoke", "--output=taken"}, {.folder = scratch.path()});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("taken is a folder\n  where    flag --output\n"));
+}
+
+// So may an evaluation.
 TEST_F(Use, EvalLooksAtTheFolderOfPicturesFirst) {
   write_text(root_.path() / "taken", "x");
   const Result result = millrace({"eval", "--from=r", "--pictures=taken/in"});
