@@ -100,6 +100,8 @@ TEST_F(Slurm, MistakesWriteNothing) {
   refused({"--slurm=gone/job", "--nproc=1", "train", "cosmology"}, "there is no folder gone", "name a file in another folder");
   refused({"--slurm=job", "--nproc=1", "--sbatch=time=1", "train", "cosmology"}, "is not an option of sbatch",
           "--sbatch=--time=8:00:00");
+  refused({"--slurm=job", "--nproc=1", "train", "cosmolgy"}, "there is no recipe \"cosmolgy\"", "did you mean \"cosmology\"?");
+  refused({"--nproc=1", "train", "cosmolgy"}, "there is no recipe \"cosmolgy\"", "did you mean \"cosmology\"?");
   refused({"--slurm=job", "--nproc=1", "doctor"}, "names its recipe", "train RECIPE");
   refused({"--sbatch=--time=1", "--nproc=1", "train", "cosmology"}, "--sbatch is for a batch file", "--slurm job.sbatch");
   EXPECT_EQ(read_text(root_.path() / "there"), "mine");

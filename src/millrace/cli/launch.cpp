@@ -12,6 +12,7 @@
 #include "millrace/cli/launch/core_slices.h"
 #include "millrace/cli/launch/rank_watch.h"
 #include "millrace/cli/launch/slurm_file.h"
+#include "millrace/cli/shared/arguments.h"
 #include "millrace/cli/shared/command.h"
 #include "millrace/cli/shared/text.h"
 #include "millrace/distributed/meeting_point.h"
@@ -137,6 +138,14 @@ void check(const Options& options) {
                       "give all of them the same --at HOST:PORT, an address of the machine with --rank 0"});
 }
 
+// Finds a misspelt recipe before the ranks start, and before a job waits in a queue.
+void check_recipe(const Options& options, std::span<const Entry> recipes) {
+  const bool names_none = options.words.size() < 2 || options.words[1].starts_with("-");
+  if (options.words[0] != "train" || (names_none && !options.slurm.empty())) return;  // slurm_text() says how to name it first
+  Arguments words(std::span(options.words).subspan(1));
+  static_cast<void>(take_recipe(words, recipes, "launch train"));
+}
+
 distributed::MeetingPoint::Address place_of(const Options& options) {
   if (options.at.empty()) return {"127.0.0.1", 0};
   const std::size_t colon = options.at.rfind(':');
@@ -180,6 +189,7 @@ int write_batch_file(const Options& options) {
 int run_launch(const Invocation& call) {
   const Options options = options_of(call.words);
   check(options);
+  check_recipe(options, call.recipes);
   if (!options.slurm.empty()) return write_batch_file(options);
   const bool json = std::ranges::find(options.words, "--json") != options.words.end();
   telemetry::Console console(telemetry::Console::Mode::automatic, json ? 2 : 1);
