@@ -281,6 +281,7 @@ TEST(Report, ReplacesNothingButAReport) {
     EXPECT_EQ(result.exit_code, 2) << words.back();
     EXPECT_THAT(result.err, HasSubstr("there is something else than a report at ")) << words.back();
   }
+  EXPECT_THAT(millrace({"report", "a", "--out="}, here).err, HasSubstr("UsageError  --out is empty\n"));
   EXPECT_EQ(read_text(scratch.path() / "a" / "log.jsonl"), log);
   EXPECT_EQ(read_text(scratch.path() / "report.html"), other);
   for (const char* out : {"new.html", "new.html", "empty.html"}) {

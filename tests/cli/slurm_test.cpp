@@ -102,6 +102,7 @@ TEST_F(Slurm, MistakesWriteNothing) {
           "--sbatch=--time=8:00:00");
   refused({"--slurm=job", "--nproc=1", "train", "cosmolgy"}, "there is no recipe \"cosmolgy\"", "did you mean \"cosmology\"?");
   refused({"--nproc=1", "train", "cosmolgy"}, "there is no recipe \"cosmolgy\"", "did you mean \"cosmology\"?");
+  refused({"--slurm=", "--nproc=1", "train", "cosmology"}, "--slurm= needs a value", "launch --help");
   refused({"--slurm=job", "--nproc=1", "doctor"}, "names its recipe", "train RECIPE");
   refused({"--sbatch=--time=1", "--nproc=1", "train", "cosmology"}, "--sbatch is for a batch file", "--slurm job.sbatch");
   EXPECT_EQ(read_text(root_.path() / "there"), "mine");

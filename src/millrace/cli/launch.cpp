@@ -81,9 +81,10 @@ Options options_of(const std::vector<std::string>& words) {
     std::string name =
         word.substr(std::min(word.find_first_not_of('-'), word.size()), equals == std::string::npos ? equals : equals - 2);
     std::ranges::replace(name, '_', '-');
-    if (equals == std::string::npos && i + 1 >= words.size())
+    const bool is_last = equals == std::string::npos && i + 1 >= words.size();
+    const std::string value = is_last ? "" : equals == std::string::npos ? words[++i] : word.substr(equals + 1);
+    if (value.empty())  // as of --slurm=$FILE without the variable, which would start the ranks
       throw UsageError({word + " needs a value", "command line", "see millrace launch --help"});
-    const std::string value = equals == std::string::npos ? words[++i] : word.substr(equals + 1);
     if (name == "nproc" || name == "nproc-per-node") {
       options.nproc = number(name, value, 1, kMostRanksHere);
     } else if (name == "nodes" || name == "nnodes") {

@@ -116,6 +116,8 @@ int run_make_data(const Invocation& call) {
   const Entry& entry = take_recipe(arguments, call.recipes, "make-data");
   const std::string wish = with_underscores(arguments.value("preset").value_or(""));
   const auto out = arguments.value("out");
+  if (out && out->empty())
+    arguments.problems().push_back({"--out is empty", "flag --out", "name a new or empty folder: --out=DIR"});
   const DataOptions options = take_options(arguments, entry);
   const bool tables = options.contains(kTables);
   // The default is the seed of a run, so that the tables are those that the run would draw itself.

@@ -125,6 +125,7 @@ int run_report(const Invocation& call) {
   if (port > kMostPort || (port > 0 && !follows))
     throw UsageError({port > kMostPort ? std::to_string(port) + " is no port" : "--port is for --follow", "--port",
                       "give a number from 1 to 65535, with --follow"});
+  if (out && out->empty()) throw UsageError({"--out is empty", "flag --out", "name the file to write: --out=FILE"});
   const std::filesystem::path file = out                   ? std::filesystem::path(*out)
                                      : folders.size() == 1 ? folders.front() / run_files::kReport
                                                            : std::filesystem::path("report.html");
