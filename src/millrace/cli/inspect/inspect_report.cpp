@@ -130,6 +130,7 @@ void check_log(const fs::path& run, Report& report) {
   std::error_code ignored;
   if (!fs::is_regular_file(run / run_files::kLog, ignored)) return;
   std::ifstream log(run / run_files::kLog, std::ios::binary);
+  if (!log) report.problems.push_back("the log can't be opened (" + (run / run_files::kLog).string() + ")");
   std::int64_t lines = 0, bad = 0;
   for (std::string line; std::getline(log, line) && !log.eof(); ++lines) bad += parse_shallow(line).is_discarded() ? 1 : 0;
   if (bad > 0) report.facts.emplace_back("log", with_commas(bad) + " of " + with_commas(lines) + " lines can't be read");
