@@ -52,7 +52,7 @@ struct Options {
 
 const std::vector<std::string> kAllow = {"precision", "batch_size", "accumulation"};
 
-constexpr std::string_view kOfATunedConfig = " times as fast as the initial config";  // in the heading of each
+constexpr std::string_view kOfATunedConfig = " times as fast";  // in the heading of each
 
 // True for a file that the result would replace and that no search wrote, such as the config that is tuned.
 bool is_other_file(const std::filesystem::path& file) {
@@ -267,12 +267,12 @@ int run_tune(const Invocation& call) {
     write_to_ledger(*trial, search.entry->name);
     progress.write(search.runs.steps, search.seconds(), tuner);
   }
-  const std::vector<std::string> heading = {command,
-                                            significant(tuner.speedup(), 3) + std::string(kOfATunedConfig) + " (" +
-                                                ms_text(tuner.first().seconds) + ", now " + ms_text(tuner.now().seconds) + ")",
-                                            "measured on " + device::cpu_info().name + ", " +
-                                                std::to_string(device::cpu_info().physical_cores) +
-                                                " cores; each value together with those above it, in short runs"};
+  const std::vector<std::string> heading = {
+      command,
+      significant(tuner.speedup(), 3) + std::string(kOfATunedConfig) + " as the initial config (" +
+          ms_text(tuner.first().seconds) + ", now " + ms_text(tuner.now().seconds) + ")",
+      "measured on " + device::cpu_info().name + ", " + std::to_string(device::cpu_info().physical_cores) +
+          " cores; each value together with those above it, in short runs"};
   if (!tuner.kept().empty())
     write_atomically(Fs::real(), search.options.out, tuned_file(schema, config.resolved, tuner, heading));
   if (!tuner.out_of_time()) progress.remove();
