@@ -155,6 +155,12 @@ TEST_F(Use, AConfigWhoseNameIsNoUtf8CanBeTrained) {
     EXPECT_FALSE(json.is_discarded()) << file;
     EXPECT_THAT(json.dump(), HasSubstr("file caf\uFFFD.json:1")) << file;
   }
+  const stdfs::path folder = root_.path() / "caf\xE9";
+  stdfs::create_directory(folder);
+  const Result there = run({MILLRACE_PROGRAM, "train", "language_model", "--preset=smoke", "--train.max_steps=1", "--run=r"},
+                           {.folder = folder, .environment = {{"XDG_CACHE_HOME", root_.path().string()}}});
+  EXPECT_EQ(there.exit_code, 0) << there.err;
+  EXPECT_TRUE(Json::parse(read_text(folder / "r" / "run.json"), nullptr, false).is_object());
 }
 
 // The batches that a run would take next: after three steps the fourth, and the first to begin with.
