@@ -105,6 +105,8 @@ TEST_F(Slurm, MistakesWriteNothing) {
   refused({"--slurm=", "--nproc=1", "train", "cosmology"}, "--slurm= needs a value", "launch --help");
   refused({"--slurm=job", "--nproc=1", "doctor"}, "names its recipe", "train RECIPE");
   refused({"--sbatch=--time=1", "--nproc=1", "train", "cosmology"}, "--sbatch is for a batch file", "--slurm job.sbatch");
+  stdfs::create_directories(root_.path() / "logs/rank-0.log");
+  refused({"--nproc=1", "--logs=logs", "train", "cosmology", "--dry-run"}, "the output of rank 0 can't be kept", "with --logs");
   EXPECT_EQ(read_text(root_.path() / "there"), "mine");
   EXPECT_FALSE(stdfs::exists(root_.path() / "job"));
 }
