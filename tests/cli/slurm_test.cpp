@@ -85,6 +85,13 @@ TEST_F(Slurm, AJobThatFailsIsNotQueuedAgain) {
   EXPECT_FALSE(stdfs::exists(root_.path() / "requeued"));
 }
 
+TEST_F(Slurm, ADryRunOfRanksIsNoFailure) {
+  const Result result = here({MILLRACE_PROGRAM, "launch", "--nproc=2", "train", "language_model", "--preset=smoke", "--dry-run"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.err, "");
+  EXPECT_THAT(result.out, testing::AllOf(HasSubstr("[0] run.dir"), HasSubstr("[1] run.dir")));
+}
+
 TEST_F(Slurm, MistakesWriteNothing) {
   const auto refused = [&](std::vector<std::string> words, const std::string& what, const std::string& next) {
     words.insert(words.begin(), {MILLRACE_PROGRAM, "launch"});
