@@ -44,6 +44,12 @@ TEST(BenchRecipe, PutsTheGuidesAdviceOnOneByOne) {
   EXPECT_EQ(stages[stages.size() - 1]["guide"], "2-3x");
 }
 
+TEST(MaxBatch, TriesNothingAboveTheMost) {
+  const Result result = called({"max-batch", "language_model", "--preset=smoke", "--from=9", "--most=3"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("--from 9 is above --most 3"));
+}
+
 TEST(BenchRecipe, MistakesAreThisCommands) {
   EXPECT_THAT(called({"bench", "language_model", "--steps=0"}).err, HasSubstr("flag --steps"));
   EXPECT_THAT(called({"bench", "language_modle"}).err, HasSubstr("there is no bench \"language_modle\""));
