@@ -268,9 +268,9 @@ TEST(Report, ReplacesNothingButAReport) {
   const Scratch scratch;
   const Options here{.folder = scratch.path()};
   const std::string log = "{\"kind\":\"start\",\"step\":0}\n", other = "<!DOCTYPE html><p>of another program";
-  for (const char* run : {"a", "b"}) {
-    std::filesystem::create_directory(scratch.path() / run);
-    write_text(scratch.path() / run / "log.jsonl", log);
+  for (const char* folder : {"a", "b"}) {
+    std::filesystem::create_directory(scratch.path() / folder);
+    write_text(scratch.path() / folder / "log.jsonl", log);
   }
   write_text(scratch.path() / "report.html", other);
   write_text(scratch.path() / "empty.html", "");
