@@ -99,7 +99,7 @@ std::string text_of(const LatentRecord& record) {
               {"sform_code", record.place.sform_code},
               {"units", record.place.units},
               {"weights", record.weights}}
-      .dump();
+      .dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 namespace {

@@ -85,7 +85,12 @@ std::string eigenvalue_text(const nn::ForegroundPca& pca) {
 }
 
 int fit(const Request& request) {
+  // The fit may take hours, so a file that can't be written is refused before it.
+  if (request.output && stdfs::is_directory(*request.output))
+    throw UsageError({*request.output + " is a folder", "flag --output", "name a file: --output FILE.safetensors"});
   const Task task = task_of(request);
+  if (request.output && stdfs::path(*request.output).has_parent_path())
+    Fs::real().create_directories(stdfs::path(*request.output).parent_path());
   const RunNames& run = task.shared.run;
   const bool has_run = !run.dir.empty() || !run.name.empty();
   const stdfs::path file = pca_file_name(task.recipe.n_fg);

@@ -101,6 +101,15 @@ std::vector<stdfs::path> images_named(const std::vector<stdfs::path>& words, std
   return files;
 }
 
+// The list must not replace what it is made from.
+void refuse_input_as_output(const stdfs::path& out, const std::vector<stdfs::path>& inputs) {
+  for (const stdfs::path& input : inputs) {
+    std::error_code ignored;
+    if (stdfs::equivalent(out, input, ignored))
+      throw UsageError({out.string() + " is a file that is read, and would be replaced", "flag --out", "give another name"});
+  }
+}
+
 at::Tensor read_images(const std::vector<stdfs::path>& files, const RecipeConfig& recipe) {
   const auto count = static_cast<std::int64_t>(files.size());
   at::Tensor images = at::empty({count, recipe.image_size, recipe.image_size, 3}, at::kByte);
@@ -155,6 +164,8 @@ int run_rank(const std::function<Entry()>& row, std::span<const std::string> wor
   if (names.empty()) throw UsageError({"no image is named", "millrace rank", "name a folder of images; millrace rank --help"});
   std::vector<std::string> left_out;
   const std::vector<stdfs::path> files = images_named(names, left_out);
+  if (out) refuse_input_as_output(*out, files);
+  if (out && labels) refuse_input_as_output(*out, {*labels});
   telemetry::Console console(telemetry::Console::Mode::automatic, 2);
   for (const std::string& line : left_out) console.line("note: " + line);
   Loaded loaded = load(row, request, console);

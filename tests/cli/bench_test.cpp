@@ -1,6 +1,7 @@
 // `millrace bench RECIPE`: which switches are off at each stage, and that all stages are the same run.
 #include <gmock/gmock.h>
 
+#include <filesystem>
 #include <set>
 
 #include "millrace/base/json.h"
@@ -16,9 +17,14 @@ Result called(std::vector<std::string> words) {
   return run(words);
 }
 
+// Under any of its names a run of the user's stays as it is: the short runs have a folder of their own.
 TEST(BenchRecipe, PutsTheGuidesAdviceOnOneByOne) {
-  const Result result = called({"bench", "language_model", "--steps=3", "--rounds=1", "--precision.dtype=fp32", "--json"});
+  const Scratch scratch;
+  const std::string mine = (scratch.path() / "mine").string();
+  const Result result = called({"bench", "language_model", "--steps=3", "--rounds=1", "--precision.dtype=fp32", "--json",
+                                "--run.dir=" + mine, "--run-dir=" + mine});
   ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_FALSE(std::filesystem::exists(mine));
   const Json stages = Json::parse(result.out).at("stages");
   ASSERT_GE(stages.size(), 4U);
   std::set<std::string> before;
@@ -36,6 +42,12 @@ TEST(BenchRecipe, PutsTheGuidesAdviceOnOneByOne) {
   EXPECT_TRUE(stages[0]["off"].size() > 30 && stages[0]["guide"] == "");
   EXPECT_EQ(stages[1]["guide"], "5-15 % of the forward");
   EXPECT_EQ(stages[stages.size() - 1]["guide"], "2-3x");
+}
+
+TEST(MaxBatch, TriesNothingAboveTheMost) {
+  const Result result = called({"max-batch", "language_model", "--preset=smoke", "--from=9", "--most=3"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("--from 9 is above --most 3"));
 }
 
 TEST(BenchRecipe, MistakesAreThisCommands) {

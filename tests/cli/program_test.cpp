@@ -250,6 +250,56 @@ TEST(Import, WritesItsFileWholeOrNotAtAll) {
   EXPECT_EQ(Fs::real().list(scratch.path()).size(), 6U);
 }
 
+TEST(Import, LeavesTheFileThatItReads) {
+  const Scratch scratch;
+  write_weights(scratch.path() / "w.safetensors", 3);
+  const std::string before = read_text(scratch.path() / "w.safetensors");
+  const std::vector<std::vector<std::string>> commands = {{"import", "w.safetensors", "--to", "./w.safetensors"},
+                                                          {"export", "--from", "w.safetensors", "--to=w.safetensors"}};
+  for (const std::vector<std::string>& words : commands) {
+    const Result result = millrace(words, {.folder = scratch.path()});
+    EXPECT_EQ(result.exit_code, 2) << words[0];
+    EXPECT_THAT(result.err, HasSubstr("w.safetensors is the file that is read, and would be replaced\n")) << words[0];
+  }
+  EXPECT_EQ(read_text(scratch.path() / "w.safetensors"), before);
+}
+
+TEST(Report, ReplacesNothingButAReport) {
+  const Scratch scratch;
+  const Options here{.folder = scratch.path()};
+  const std::string log = "{\"kind\":\"start\",\"step\":0}\n", other = "<!DOCTYPE html><p>of another program";
+  for (const char* folder : {"a", "b"}) {
+    std::filesystem::create_directory(scratch.path() / folder);
+    write_text(scratch.path() / folder / "log.jsonl", log);
+  }
+  write_text(scratch.path() / "report.html", other);
+  write_text(scratch.path() / "empty.html", "");
+  const std::vector<std::vector<std::string>> refused = {
+      {"report", "a", "--out=a/log.jsonl"}, {"report", "a", "--out", "b"}, {"report", "a", "b"}};
+  for (const std::vector<std::string>& words : refused) {
+    const Result result = millrace(words, here);
+    EXPECT_EQ(result.exit_code, 2) << words.back();
+    EXPECT_THAT(result.err, HasSubstr("there is something else than a report at ")) << words.back();
+  }
+  EXPECT_THAT(millrace({"report", "a", "--out="}, here).err, HasSubstr("UsageError  --out is empty\n"));
+  EXPECT_EQ(read_text(scratch.path() / "a" / "log.jsonl"), log);
+  EXPECT_EQ(read_text(scratch.path() / "report.html"), other);
+  for (const char* out : {"new.html", "new.html", "empty.html"}) {
+    const Result result = millrace({"report", "a", "--out", out}, here);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_THAT(read_text(scratch.path() / out), HasSubstr("</html>"));
+  }
+}
+
+TEST(Launch, RefusesWhatIsNoOptionAndNumbersThatAreTooLarge) {
+  const Result dash = millrace({"launch", "-", "x"});
+  EXPECT_EQ(dash.exit_code, 2);
+  EXPECT_THAT(dash.err, HasSubstr("launch knows no option -\n"));
+  const Result many = millrace({"launch", "--nproc=100000", "--slurm=job", "train", "language_model"});
+  EXPECT_EQ(many.exit_code, 2);
+  EXPECT_THAT(many.err, HasSubstr("--nproc is \"100000\", not a number from 1 to 1024\n"));
+}
+
 TEST(Inspect, ExitCodeSaysWhetherAFileIsWhole) {
   const Scratch scratch;
   const std::filesystem::path file = scratch.path() / "w.safetensors";
@@ -289,6 +339,8 @@ TEST(Bench, AblateComparesARowInWholeRuns) {
 TEST(Runs, EmptyFolder) {
   const Scratch scratch;
   EXPECT_EQ(millrace({"runs"}, {.folder = scratch.path()}).out, "no runs below runs\n");
+  write_text(scratch.path() / "run.json", "{}");
+  EXPECT_THAT(millrace({"runs", "--root=."}, {.folder = scratch.path()}).out, HasSubstr("no runs below .: it is a run itself"));
   EXPECT_EQ(millrace({"runs", "--json"}, {.folder = scratch.path()}).out, "[]\n");
 }
 
@@ -409,6 +461,7 @@ TEST(MakeData, SameSeedSameBytesAndNoMixing) {
     differs = differs || read_text(file.path()) != read_text(scratch.path() / "c" / name);
   }
   EXPECT_TRUE(differs);
+  EXPECT_THAT(make("d e", "1").out, HasSubstr(" --data 'd e'\n")) << "a command to copy";
   const Result again = make("a", "1");
   EXPECT_EQ(again.exit_code, 2);
   EXPECT_THAT(again.err, HasSubstr("the folder a is not empty"));

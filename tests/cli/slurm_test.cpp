@@ -85,6 +85,13 @@ TEST_F(Slurm, AJobThatFailsIsNotQueuedAgain) {
   EXPECT_FALSE(stdfs::exists(root_.path() / "requeued"));
 }
 
+TEST_F(Slurm, ADryRunOfRanksIsNoFailure) {
+  const Result result = here({MILLRACE_PROGRAM, "launch", "--nproc=2", "train", "language_model", "--preset=smoke", "--dry-run"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.err, "");
+  EXPECT_THAT(result.out, testing::AllOf(HasSubstr("[0] run.dir"), HasSubstr("[1] run.dir")));
+}
+
 TEST_F(Slurm, MistakesWriteNothing) {
   const auto refused = [&](std::vector<std::string> words, const std::string& what, const std::string& next) {
     words.insert(words.begin(), {MILLRACE_PROGRAM, "launch"});
@@ -100,10 +107,15 @@ TEST_F(Slurm, MistakesWriteNothing) {
   refused({"--slurm=gone/job", "--nproc=1", "train", "cosmology"}, "there is no folder gone", "name a file in another folder");
   refused({"--slurm=job", "--nproc=1", "--sbatch=time=1", "train", "cosmology"}, "is not an option of sbatch",
           "--sbatch=--time=8:00:00");
+  refused({"--slurm=job", "--nproc=1", "train", "cosmolgy"}, "there is no recipe \"cosmolgy\"", "did you mean \"cosmology\"?");
+  refused({"--nproc=1", "train", "cosmolgy"}, "there is no recipe \"cosmolgy\"", "did you mean \"cosmology\"?");
+  refused({"--slurm=", "--nproc=1", "train", "cosmology"}, "--slurm= needs a value", "launch --help");
   refused({"--slurm=job", "--nproc=1", "doctor"}, "names its recipe", "train RECIPE");
   refused({"--sbatch=--time=1", "--nproc=1", "train", "cosmology"}, "--sbatch is for a batch file", "--slurm job.sbatch");
   refused({"-nproc=1", "--sbatch=--time=1", "train", "cosmology"}, "--sbatch is for a batch file", "--slurm job.sbatch");
   refused({"-", "train", "cosmology"}, "launch knows no option -", "come after its recipe");
+  stdfs::create_directories(root_.path() / "logs/rank-0.log");
+  refused({"--nproc=1", "--logs=logs", "train", "cosmology", "--dry-run"}, "the output of rank 0 can't be kept", "with --logs");
   EXPECT_EQ(read_text(root_.path() / "there"), "mine");
   EXPECT_FALSE(stdfs::exists(root_.path() / "job"));
 }

@@ -76,9 +76,11 @@ TEST_F(Tune, KilledItGoesOnAndWritesAConfigWithWhatPays) {
 }
 
 TEST_F(Tune, MistakesAreSaidBeforeAnythingRuns) {
+  test::write_text(root_.path() / "mine.yaml", "train: {seed: 1}  # mine\n");
   for (const auto& [word, said] :
        std::vector<std::pair<std::string, std::string>>{{"--allow=precison", "did you mean \"precision\"?"},
                                                         {"--out=tuned.json", "let its name end in .yaml"},
+                                                        {"--out=mine.yaml", "which the result would replace"},
                                                         {"--minutes=0", "--minutes"}}) {
     const Result result = millrace({"tune", "language_model", "--preset=smoke", word});
     EXPECT_EQ(result.exit_code, 2) << word;

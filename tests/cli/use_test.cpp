@@ -121,6 +121,51 @@ TEST_F(Use, EvalJudgesTheTestSplitAndDrawsWhereAsked) {
   EXPECT_THAT(millrace({"eval", "--from=r", "--pictures=drawn"}).out, HasSubstr("wrote drawn/token_losses.png\n"));
 }
 
+// A fit may take hours.
+TEST(Fit, LooksAtItsFileFirst) {
+  const Scratch scratch;
+  std::filesystem::create_directory(scratch.path() / "taken");
+  const Result result = run({MILLRACE_PROGRAM, "pca", "fit", "--preset=smoke", "--output=taken"}, {.folder = scratch.path()});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("taken is a folder\n  where    flag --output\n"));
+}
+
+// So may an evaluation.
+TEST_F(Use, EvalLooksAtTheFolderOfPicturesFirst) {
+  write_text(root_.path() / "taken", "x");
+  const Result result = millrace({"eval", "--from=r", "--pictures=taken/in"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr("FileError  "));
+  EXPECT_THAT(result.out, testing::Not(HasSubstr("metric  "))) << "no table was made";
+}
+
+TEST_F(Use, PredictLeavesTheFilesThatItReads) {
+  const std::string before = read_text(root_.path() / "in.npy");
+  const Result input = millrace({"predict", "--from=r", "--input=in.npy", "--output=./in.npy"});
+  EXPECT_EQ(input.exit_code, 2);
+  EXPECT_THAT(input.err, HasSubstr("./in.npy is the file that is read, and would be replaced\n  where    flag --output\n"));
+  EXPECT_EQ(read_text(root_.path() / "in.npy"), before);
+}
+
+// Names of files need not be UTF-8, but JSON is: their bytes are replaced, and nothing is left unwritten.
+TEST_F(Use, AConfigWhoseNameIsNoUtf8CanBeTrained) {
+  const std::string name = "caf\xE9.json";
+  write_text(root_.path() / name, R"({"device": {"threads": 1}, "train": {"max_steps": 1}})");
+  const Result trained = millrace({"train", "language_model", name, "--preset=smoke", "--run=latin"});
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  for (const char* file : {"config.json", "plan.json", "summary.json"}) {
+    const Json json = Json::parse(read_text(root_.path() / "latin" / file), nullptr, false);
+    EXPECT_FALSE(json.is_discarded()) << file;
+    EXPECT_THAT(json.dump(), HasSubstr("file caf\uFFFD.json:1")) << file;
+  }
+  const stdfs::path folder = root_.path() / "caf\xE9";
+  stdfs::create_directory(folder);
+  const Result there = run({MILLRACE_PROGRAM, "train", "language_model", "--preset=smoke", "--train.max_steps=1", "--run=r"},
+                           {.folder = folder, .environment = {{"XDG_CACHE_HOME", root_.path().string()}}});
+  EXPECT_EQ(there.exit_code, 0) << there.err;
+  EXPECT_TRUE(Json::parse(read_text(folder / "r" / "run.json"), nullptr, false).is_object());
+}
+
 // The batches that a run would take next: after three steps the fourth, and the first to begin with.
 TEST_F(Use, ShowTellsValuesSamplesAndDraws) {
   const auto batches = [&](std::vector<std::string> words) {

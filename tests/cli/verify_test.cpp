@@ -52,5 +52,11 @@ TEST_F(Verify, SaysWhereANumberIsNotFinite) {
   EXPECT_THAT(result.out, HasSubstr("FAIL  training step 2"));
 }
 
+TEST(DoctorSelf, IsNotAboutOneRun) {
+  const Result result = run({MILLRACE_PROGRAM, "doctor", "--self", "runs/a"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("leave out --self or runs/a"));
+}
+
 }  // namespace
 }  // namespace millrace::test

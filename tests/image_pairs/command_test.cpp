@@ -93,6 +93,15 @@ TEST_F(PairCommands, OptionsOfTablesAreCheckedAsTheKeysOfARun) {
   EXPECT_THAT(refused({"--clean=photographs", "--pairs-from=labels.txt"}), HasSubstr("--clean makes images"));
 }
 
+TEST_F(PairCommands, ARankingReplacesNothingThatItReads) {
+  for (const char* name : {"a.png", "b.png", "labels.csv"}) write_text(root_.path() / name, "x");
+  for (const char* out : {"--out=./b.png", "--out=labels.csv"}) {
+    const Result result = millrace({"rank", "--run=none", "a.png", "b.png", "--labels=labels.csv", out});
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_THAT(result.err, HasSubstr(" is a file that is read, and would be replaced\n  where    flag --out\n"));
+  }
+}
+
 TEST_F(PairCommands, WithoutAGpuVerifyEndsWithThreeAndAPlainSentence) {
   const Result result = millrace({"doctor", "image_pairs", "--verify", "--preset=smoke"});
   EXPECT_EQ(result.exit_code, 3) << result.out << result.err;

@@ -5,6 +5,7 @@
 #include <iostream>
 
 #include "millrace/base/format.h"
+#include "millrace/base/shell_word.h"
 #include "millrace/config/arguments.h"
 #include "millrace/telemetry/console.h"
 #include "millrace/train/run_folder/sample_data.h"
@@ -246,7 +247,7 @@ void print_converted(const uvh5::Converted& converted, const std::filesystem::pa
   if (converted.config.empty()) {
     std::cout << "next        give FILE... together with --signal or --make-signal: a run needs foreground and signal\n";
   } else {
-    std::cout << "next        millrace train cosmology --config " << (out / "train.json").string() << "\n";
+    std::cout << "next        millrace train cosmology --config " << shell_word((out / "train.json").string()) << "\n";
   }
 }
 

@@ -310,6 +310,8 @@ std::string merge_adapters(Fs& fs, const PairModel& model, const RecipeConfig& c
       if (name.starts_with("model") && (name.ends_with(".safetensors") || name.ends_with(".json")))
         throw SnapshotError({"the folder has weights already: " + quoted(name), folder.string(), "name an empty folder"});
     }
+    if (fs.exists(folder / "config.json"))  // of a run, or of other weights
+      throw SnapshotError({"the folder has a config.json already", folder.string(), "name an empty folder"});
     for (std::size_t i = 0; i < shards.size(); ++i) {
       const std::string file = shards.size() == 1 ? kWholeFile : shard_name(i, shards.size());
       write_shard(fs, folder / file, merged, shards[i]);

@@ -176,6 +176,10 @@ TEST_F(Adapters, AreMultipliedIntoTheWeightsTheyStandBeside) {
       EXPECT_TRUE(at::allclose(value.to(at::kFloat), expected.to(at::kFloat), 1e-2, 1e-5)) << name;
     }
     EXPECT_EQ(Json::parse(std::ifstream(folder_ / "config.json"))["vision_config"]["num_hidden_layers"], 1);
+    stdfs::remove(folder_ / "model.safetensors");
+    EXPECT_THAT(refusal<SnapshotError>([&] { (void)merge_adapters(Fs::real(), model, config_, folder_); }),
+                HasSubstr("the folder has a config.json already"))
+        << "it may be that of a run";
   }
 }
 

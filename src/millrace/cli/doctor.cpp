@@ -200,6 +200,9 @@ int run_doctor(const Invocation& call) {
   if (arguments.flag("verify")) return doctor_verify(call, std::move(arguments), json);
   const std::optional<std::string> run = arguments.positional();
   arguments.finish("doctor");
+  if (self && run)
+    throw UsageError({"--self is about all remedies that were tried here, not about one run", "flag --self",
+                      "leave out --self or " + printable(*run)});
   if (self) return doctor_self(json);
   if (run) return doctor_run(*run, json ? DoctorOutput::json : DoctorOutput::text, strict);
   if (is_rank()) return doctor_ranks(json);

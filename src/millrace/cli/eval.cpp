@@ -37,7 +37,6 @@ Json write_pictures(const std::vector<Picture>& pictures, const std::filesystem:
   Json paths = Json::array();
   if (pictures.empty() && prints) print("the recipe draws no pictures\n");
   Fs& fs = Fs::real();
-  if (!pictures.empty()) fs.create_directories(folder);
   for (const Picture& picture : pictures) {
     const std::filesystem::path path = folder / (picture.name + ".png");
     write_atomically(fs, path, png_of(picture));
@@ -56,6 +55,7 @@ int run_eval(const Invocation& call) {
   telemetry::Console console(telemetry::Console::Mode::automatic, json ? 2 : 1);
   Loaded loaded = load_trained(entry, arguments, "eval", console);
   console.line(description(loaded));
+  if (pictures) Fs::real().create_directories(*pictures);  // fails before the evaluation, which may take hours
   const Evaluation evaluation = evaluate(loaded, console, split, pictures.has_value());
   std::vector<std::vector<std::string>> rows = {{"metric", "value"}};
   Json values = Json::object();

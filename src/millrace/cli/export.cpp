@@ -102,6 +102,7 @@ int run_export(const Invocation& call) {
   if (!from)
     throw UsageError(
         {"millrace export needs a trained model", "millrace export", "add --from RUN; millrace runs lists the runs"});
+  refuse_same_file(*from, to, "--to");
   telemetry::Console console(telemetry::Console::Mode::automatic, json ? 2 : 1);
   const Weights weights = load_weights(Fs::real(), *from, console);
   Tensors all;  // all tensors belong to one module, so no name occurs in two files

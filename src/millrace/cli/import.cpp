@@ -58,6 +58,7 @@ int run_import(const Invocation& call) {
   arguments.finish("import");
   if (!from)
     throw UsageError({"millrace import needs a file", "millrace import", "write millrace import FILE.pt --to FILE.safetensors"});
+  refuse_same_file(*from, to, "--to");
   const Tensors all = snapshot::read_tensors(*from);
   write_weights(to, part ? part_of(all, *part) : all, {.from = *from, .left_out = values_of(*from)}, json);
   return 0;

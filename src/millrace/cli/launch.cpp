@@ -4,6 +4,7 @@
 #include <charconv>
 #include <ctime>
 #include <filesystem>
+#include <limits>
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
@@ -11,6 +12,7 @@
 #include "millrace/cli/launch/core_slices.h"
 #include "millrace/cli/launch/rank_watch.h"
 #include "millrace/cli/launch/slurm_file.h"
+#include "millrace/cli/shared/arguments.h"
 #include "millrace/cli/shared/command.h"
 #include "millrace/cli/shared/text.h"
 #include "millrace/distributed/meeting_point.h"
@@ -57,12 +59,16 @@ struct Options {
   std::vector<std::string> words;
 };
 
-int number(const std::string& name, const std::string& text, int least) {
+constexpr int kMostRanksHere = 1024, kMostMachines = 65'536;  // their product fits into an int
+constexpr int kLargestPort = 65'535;
+
+int number(const std::string& name, const std::string& text, int least, int most = std::numeric_limits<int>::max()) {
   int value = 0;
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (code != std::errc() || end != text.data() + text.size() || value < least)
-    throw UsageError({"--" + name + " is \"" + text + "\", not a number from " + std::to_string(least), "command line",
-                      "see millrace launch --help"});
+  if (code != std::errc() || end != text.data() + text.size() || value < least || value > most)
+    throw UsageError(
+        {"--" + name + " is \"" + text + "\", not a number from " + std::to_string(least) + " to " + std::to_string(most),
+         "command line", "see millrace launch --help"});
   return value;
 }
 
@@ -72,16 +78,19 @@ Options options_of(const std::vector<std::string>& words) {
   for (; i < words.size() && words[i].starts_with("-") && words[i] != "--"; ++i) {
     const std::string& word = words[i];
     const std::size_t begin = std::min(word.find_first_not_of('-'), word.size()), equals = std::min(word.find('='), word.size());
-    const bool has_value = equals < word.size();
     std::string name = word.substr(begin, equals - begin);
     std::ranges::replace(name, '_', '-');
-    if (!has_value && i + 1 >= words.size())
+    std::string value;
+    if (equals < word.size())
+      value = word.substr(equals + 1);
+    else if (i + 1 < words.size())
+      value = words[++i];
+    if (value.empty())  // as of --slurm=$FILE without the variable, which would start the ranks
       throw UsageError({word + " needs a value", "command line", "see millrace launch --help"});
-    const std::string value = has_value ? word.substr(equals + 1) : words[++i];
     if (name == "nproc" || name == "nproc-per-node") {
-      options.nproc = number(name, value, 1);
+      options.nproc = number(name, value, 1, kMostRanksHere);
     } else if (name == "nodes" || name == "nnodes") {
-      options.nodes = number(name, value, 1);
+      options.nodes = number(name, value, 1, kMostMachines);
     } else if (name == "rank" || name == "node-rank") {
       options.node = number(name, value, 0);
     } else if (name == "max-restarts") {
@@ -132,11 +141,19 @@ void check(const Options& options) {
                       "give all of them the same --at HOST:PORT, an address of the machine with --rank 0"});
 }
 
+// Finds a misspelt recipe before the ranks start, and before a job waits in a queue.
+void check_recipe(const Options& options, std::span<const Entry> recipes) {
+  const bool names_none = options.words.size() < 2 || options.words[1].starts_with("-");
+  if (options.words[0] != "train" || (names_none && !options.slurm.empty())) return;  // slurm_text() says how to name it first
+  Arguments words(std::span(options.words).subspan(1));
+  static_cast<void>(take_recipe(words, recipes, "launch train"));
+}
+
 distributed::MeetingPoint::Address place_of(const Options& options) {
   if (options.at.empty()) return {"127.0.0.1", 0};
   const std::size_t colon = options.at.rfind(':');
   const std::string port = colon == std::string::npos ? "0" : options.at.substr(colon + 1);
-  return {options.at.substr(0, colon), number("at", port, 0)};
+  return {options.at.substr(0, colon), number("at", port, 0, kLargestPort)};
 }
 
 std::filesystem::path make_logs(const Options& options) {
@@ -175,6 +192,7 @@ int write_batch_file(const Options& options) {
 int run_launch(const Invocation& call) {
   const Options options = options_of(call.words);
   check(options);
+  check_recipe(options, call.recipes);
   if (!options.slurm.empty()) return write_batch_file(options);
   const bool json = std::ranges::find(options.words, "--json") != options.words.end();
   telemetry::Console console(telemetry::Console::Mode::automatic, json ? 2 : 1);

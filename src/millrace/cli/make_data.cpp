@@ -1,6 +1,7 @@
 #include <filesystem>
 
 #include "millrace/base/format.h"
+#include "millrace/base/shell_word.h"
 #include "millrace/cli/shared/arguments.h"
 #include "millrace/cli/shared/command.h"
 #include "millrace/cli/shared/text.h"
@@ -92,9 +93,9 @@ std::filesystem::path file_beginning(const std::filesystem::path& folder, const 
 // The flags for a run with the tables of the first fold and with their images, which are next to the file of labels.
 std::string words_for_tables(const std::filesystem::path& folder, const DataOptions& options) {
   const std::filesystem::path images = std::filesystem::path(options.at(kTables)).parent_path();
-  std::string words = " --data " + (images.empty() ? "." : images.string()) +
-                      " --recipe.train_pairs=" + file_beginning(folder, "train_fold1_").string() +
-                      " --recipe.val_pairs=" + file_beginning(folder, "eval_fold1_").string();
+  std::string words = " --data " + shell_word(images.empty() ? "." : images.string()) +
+                      " --recipe.train_pairs=" + shell_word(file_beginning(folder, "train_fold1_").string()) +
+                      " --recipe.val_pairs=" + shell_word(file_beginning(folder, "eval_fold1_").string());
   if (const auto theta = options.find("theta"); theta != options.end()) words += " --recipe.theta=" + theta->second;
   return words;
 }
@@ -115,6 +116,8 @@ int run_make_data(const Invocation& call) {
   const Entry& entry = take_recipe(arguments, call.recipes, "make-data");
   const std::string wish = with_underscores(arguments.value("preset").value_or(""));
   const auto out = arguments.value("out");
+  if (out && out->empty())
+    arguments.problems().push_back({"--out is empty", "flag --out", "name a new or empty folder: --out=DIR"});
   const DataOptions options = take_options(arguments, entry);
   const bool tables = options.contains(kTables);
   // The default is the seed of a run, so that the tables are those that the run would draw itself.
@@ -134,7 +137,7 @@ int run_make_data(const Invocation& call) {
       rows.push_back({"  " + file.path().filename().string(), human_bytes(static_cast<double>(file.file_size()))});
   std::sort(rows.begin(), rows.end());
   const std::string what = tables ? "tables of pairs" : "data for preset " + preset;
-  const std::string words = tables ? words_for_tables(folder, options) : " --data " + folder.string();
+  const std::string words = tables ? words_for_tables(folder, options) : " --data " + shell_word(folder.string());
   print(what + " of " + entry.name + ", seed " + std::to_string(seed) + ", in " + folder.string() + "\n" + table(rows) +
         "next: " + call.program + " train " + entry.name + " --preset " + preset + words + "\n");
   return 0;

@@ -64,6 +64,9 @@ int run_max_batch(const Invocation& call) {
   MaxBatchOptions options;
   options.from = arguments.integer("from", options.from, 1);
   options.most = arguments.integer("most", options.most, 0);
+  if (options.most > 0 && options.from > options.most)
+    arguments.problems().push_back({"--from " + std::to_string(options.from) + " is above --most " + std::to_string(options.most),
+                                    "flags --from and --most", "lower --from, or raise --most"});
   telemetry::Console console(telemetry::Console::Mode::quiet, json ? 2 : 1);
   const RunRequest request = take_run(entry, arguments, console);
   if (!json) {

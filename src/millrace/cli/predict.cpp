@@ -4,6 +4,7 @@
 
 #include "millrace/base/format.h"
 #include "millrace/cli/inspect/tensor_file.h"
+#include "millrace/cli/inspect/weights_file.h"
 #include "millrace/cli/shared/command.h"
 #include "millrace/cli/shared/text.h"
 #include "millrace/cli/shared/trained.h"
@@ -93,6 +94,7 @@ Files take_files(const Entry& entry, Arguments& arguments) {
          std::string("flag ") + flag,
          "give a .npz or .safetensors file; millrace predict " + entry.name + " --help names the tensors"});
   };
+  refuse_same_file(files.input, files.output, "--output");
   one(files.input_format, entry.predicts.inputs, "--input", "takes");
   one(files.output_format, entry.predicts.outputs, "--output", "gives");
   return files;
@@ -120,6 +122,7 @@ int run_predict(const Invocation& call) {
       .origin = files.input, .tensors = reader->fields(), .read = [&](auto... place) { return reader->read(place...); }};
   static_cast<void>(tensors_for(entry, input));  // reports a mistake in the input before the model is read
   Loaded loaded = load_trained(entry, arguments, "predict", console);
+  refuse_same_file(loaded.snapshot, files.output, "--output");
   console.line(description(loaded));
   TensorWriter writer(files.output, files.output_format);
   PredictionReport done;

@@ -5,6 +5,7 @@
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/base/fs.h"
+#include "millrace/base/input_file.h"
 #include "millrace/cli/shared/arguments.h"
 #include "millrace/cli/shared/command.h"
 #include "millrace/cli/shared/text.h"
@@ -22,7 +23,8 @@ config, and what differs between the configs of several runs. The page can be re
 script adds other axes, a range of steps, smoothing, the values of a step in all diagrams, and the curves as SVG and CSV. train
 writes RUN/report.html when it ends; this command writes the page again, also for a run that is still running or died.
 
-  --out FILE            the file to write (default: RUN/report.html for one run, ./report.html for several)
+  --out FILE            the file to write (default: RUN/report.html for one run, ./report.html for several); of files that exist
+                        only an earlier report is replaced
   --follow              keep the page up to date while the runs train: write it again when they log something, and serve it at an
                         address of this machine. The page reloads itself, also if it was opened as a file. Ctrl-C ends this
   --port N              the port of --follow; a free one by default. From another machine: ssh -L N:127.0.0.1:N HOST, then the same
@@ -32,6 +34,26 @@ writes RUN/report.html when it ends; this command writes the page again, also fo
 using Clock = std::chrono::steady_clock;
 
 constexpr int kReloadS = 5;
+
+bool begins_as_a_page(const std::filesystem::path& file) {
+  constexpr std::string_view kBegin = "<!doctype html>";
+  try {
+    const InputFile page(file);
+    std::string begin(std::min<std::uint64_t>(page.size(), kBegin.size()), '\0');
+    page.read(0, std::as_writable_bytes(std::span(begin)));
+    return kBegin.starts_with(begin);
+  } catch (const DataError&) {  // a folder, a device, or a file that can't be read
+    return false;
+  }
+}
+
+// Throws UsageError if the page would replace something else, such as the log of a run or another program's report.html.
+void refuse_other_file(const std::filesystem::path& file, const std::string& flag) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(file, ignored) || begins_as_a_page(file)) return;
+  throw UsageError({"there is something else than a report at " + printable(file.string()) + ", which the page would replace",
+                    flag, "name another file with --out, or move this one away"});
+}
 
 // A text that changes when a run has something new to show.
 std::string state_of(const std::vector<std::filesystem::path>& folders) {
@@ -103,9 +125,11 @@ int run_report(const Invocation& call) {
   if (port > kMostPort || (port > 0 && !follows))
     throw UsageError({port > kMostPort ? std::to_string(port) + " is no port" : "--port is for --follow", "--port",
                       "give a number from 1 to 65535, with --follow"});
+  if (out && out->empty()) throw UsageError({"--out is empty", "flag --out", "name the file to write: --out=FILE"});
   const std::filesystem::path file = out                   ? std::filesystem::path(*out)
                                      : folders.size() == 1 ? folders.front() / run_files::kReport
                                                            : std::filesystem::path("report.html");
+  refuse_other_file(file, out ? "flag --out" : "millrace report");
   if (follows) return follow(folders, file, static_cast<std::uint16_t>(port));
   write_atomically(Fs::real(), file, page_of(folders));
   print(printable(file.string()) + "\n");

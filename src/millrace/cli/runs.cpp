@@ -49,7 +49,9 @@ int run_runs(const Invocation& call) {
     return 0;
   }
   if (rows.empty()) {
-    print("no runs below " + printable(root.string()) + "\n");
+    const std::string where = printable(root.string());
+    print("no runs below " + where + (runs::Run(root).is_there() ? ": it is a run itself, see millrace report " + where : "") +
+          "\n");
     return 0;
   }
   if (!chosen) columns = runs::columns_within(kWidth, rows);

@@ -134,7 +134,7 @@ int run_train(const Invocation& call) {
     leave_report(outcome.run_folder, console);
   }
   if (!trains && console.has_failed()) throw output_error();
-  if (trains) ranks.status->done();
+  trains ? ranks.status->done() : end_without_joining();
   if (json && trains && tells) print_json(outcome.summary);
   return strict && outcome.exit_code == 0 && misses_a_target(outcome.summary) ? kTargetsMissed : outcome.exit_code;
 }

@@ -7,6 +7,7 @@
 #include "millrace/base/foreign_json.h"
 #include "millrace/base/format.h"
 #include "millrace/base/fs.h"
+#include "millrace/base/shell_word.h"
 #include "millrace/cli/bench/bench_runs.h"
 #include "millrace/cli/bench/short_runs.h"
 #include "millrace/cli/shared/arguments.h"
@@ -30,7 +31,8 @@ values one by one, the greatest predicted gain first. Last it checks whether eac
 that other programs disturbed is repeated. It writes a config with the values that help, and the gain of each. If it is stopped,
 the same command resumes it.
 
-  --out FILE            the config to write (default tuned.yaml); the search keeps its state in FILE.progress.json
+  --out FILE            the config to write (default tuned.yaml): a new file, or one that tune wrote; the search keeps its state in
+                        FILE.progress.json
   --minutes N           stop after about N minutes (default 10)
   --seconds N           how long the loop of a short run takes (default 4)
   --allow WORD,WORD     also try values that change the training: precision (bf16 for fp32), batch_size, accumulation (the same
@@ -49,6 +51,18 @@ struct Options {
 };
 
 const std::vector<std::string> kAllow = {"precision", "batch_size", "accumulation"};
+
+constexpr std::string_view kOfATunedConfig = " times as fast";  // in the heading of each
+
+// True for a file that the result would replace and that no search wrote, such as the config that is tuned.
+bool is_other_file(const std::filesystem::path& file) {
+  if (!Fs::real().exists(file)) return false;
+  try {
+    return Fs::real().read_file(file).find(kOfATunedConfig) == std::string::npos;
+  } catch (const FsError&) {  // a folder, or a file that can't be read
+    return true;
+  }
+}
 
 Options take_options(Arguments& arguments) {
   Options options;
@@ -71,6 +85,10 @@ Options take_options(Arguments& arguments) {
   const std::string suffix = options.out.extension().string();
   if (suffix != ".yaml" && suffix != ".yml")
     arguments.problems().push_back({"a tuned config is YAML", "flag --out=" + options.out.string(), "let its name end in .yaml"});
+  if (is_other_file(options.out))
+    arguments.problems().push_back(
+        {"there is another file at " + printable(options.out.string()) + ", which the result would replace", "flag --out",
+         "name another file, or move this one away"});
   return options;
 }
 
@@ -222,7 +240,8 @@ int run_tune(const Invocation& call) {
       !rows.empty() && rows.find_first_not_of("0123456789") == std::string::npos)
     search.runs.rows = std::stoll(rows);
   const std::string command = call.program + " train " + search.entry->name +
-                              (config.preset.empty() ? "" : " --preset " + config.preset) + " " + search.options.out.string();
+                              (config.preset.empty() ? "" : " --preset " + config.preset) + " " +
+                              shell_word(search.options.out.string());
 
   std::vector<std::string> allowed(search.options.allowed.begin(), search.options.allowed.end());
   const Progress progress(search.options.out, {{"words", search.runs.words},
@@ -248,12 +267,12 @@ int run_tune(const Invocation& call) {
     write_to_ledger(*trial, search.entry->name);
     progress.write(search.runs.steps, search.seconds(), tuner);
   }
-  const std::vector<std::string> heading = {command,
-                                            significant(tuner.speedup(), 3) + " times as fast as the initial config (" +
-                                                ms_text(tuner.first().seconds) + ", now " + ms_text(tuner.now().seconds) + ")",
-                                            "measured on " + device::cpu_info().name + ", " +
-                                                std::to_string(device::cpu_info().physical_cores) +
-                                                " cores; each value together with those above it, in short runs"};
+  const std::vector<std::string> heading = {
+      command,
+      significant(tuner.speedup(), 3) + std::string(kOfATunedConfig) + " as the initial config (" +
+          ms_text(tuner.first().seconds) + ", now " + ms_text(tuner.now().seconds) + ")",
+      "measured on " + device::cpu_info().name + ", " + std::to_string(device::cpu_info().physical_cores) +
+          " cores; each value together with those above it, in short runs"};
   if (!tuner.kept().empty())
     write_atomically(Fs::real(), search.options.out, tuned_file(schema, config.resolved, tuner, heading));
   if (!tuner.out_of_time()) progress.remove();

@@ -23,6 +23,30 @@ std::string path_of_variable(std::string_view name) {
   return path;
 }
 
+// The key that a variable with a single underscore between section and key would name: "TRAIN_SEED" -> "train.seed". "" if there
+// is no such key. Other variables with our prefix belong to other programs.
+std::string key_without_its_dot(const Schema& schema, std::string_view name) {
+  const std::string path = to_lower(name);
+  for (const Leaf& leaf : schema.leaves) {
+    std::string flat = leaf.path;
+    std::ranges::replace(flat, '.', '_');
+    if (flat == path && flat != leaf.path) return leaf.path;
+  }
+  return "";
+}
+
+std::string variable_of(std::string_view path) {
+  std::string name(kPrefix);
+  for (const char c : path) {
+    if (c == '.') {
+      name += "__";
+    } else {
+      name += c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+    }
+  }
+  return name;
+}
+
 }  // namespace
 
 void Layers::add_environment() {
@@ -40,7 +64,14 @@ void Layers::add_environment(std::span<const std::pair<std::string, std::string>
   std::string current;
   Layer layer{.origin_of = [&](const std::string&) { return "environment " + current; }, .scalar_text = true};
   for (const auto& [name, value] : variables) {
-    if (!name.starts_with(kPrefix) || name.find("__") == std::string::npos) continue;
+    if (!name.starts_with(kPrefix)) continue;
+    if (name.find("__") == std::string::npos) {
+      if (const std::string key = key_without_its_dot(*schema_, std::string_view(name).substr(kPrefix.size())); !key.empty())
+        problems_.push_back({.what = "variable " + quoted(name) + " sets nothing: two underscores stand for the dot of " + key,
+                             .where = "environment",
+                             .next = "write " + variable_of(key) + ", or unset it"});
+      continue;
+    }
     current = name;
     const std::string path = path_of_variable(std::string_view(name).substr(kPrefix.size()));
     if (schema_->find(path) == nullptr && alias(path) == nullptr) {

@@ -63,6 +63,16 @@ TEST(Layers, EnvironmentNamesItsVariable) {
   EXPECT_EQ(resolved.origins.at("data.batch_size"), "environment MILLRACE_DATA__BATCH_SIZE");
 }
 
+TEST(Layers, AVariableWithoutItsSecondUnderscoreIsNamed) {
+  Layers layers = make_layers();
+  layers.add_environment(Variables{{"MILLRACE_OPTIM_LEARNING_RATE", "1"}, {"MILLRACE_OPTIM", "x"}, {"MILLRACE_CPU", "avx2"}});
+  EXPECT_EQ(text_of_problems(layers),
+            "ConfigError  variable \"MILLRACE_OPTIM_LEARNING_RATE\" sets nothing: two underscores stand for the dot of "
+            "optim.learning_rate\n"
+            "  where    environment\n"
+            "  next     write MILLRACE_OPTIM__LEARNING_RATE, or unset it");
+}
+
 TEST(Flags, TakeValuesInEachForm) {
   Layers layers = make_layers(settings_aliases());
   const Words rest = layers.add_flags(Words{"train", "--data.batch-size=7", "--data.workers", "2", "--no-data.shuffle",

@@ -108,6 +108,16 @@ TEST(ParseYaml, RefusesWhatAConfigDoesNotNeed) {
   EXPECT_THAT(problem_of("just text\n", ".yml"), HasSubstr("the file holds a single value"));
 }
 
+TEST(ParseYaml, RefusesTagsThatAskForMoreThanAValue) {
+  EXPECT_EQ(problem_of("a: 1\nb: !env DIR\n", ".yml"),
+            "the tag \"!env\" is not accepted in a config | f:2 | remove it and write the value out");
+  for (const char* text : {"b: !include [x]\n", "b: !x {c: 1}\n"})
+    EXPECT_THAT(problem_of(text, ".yml"), HasSubstr(" is not accepted in a config | f:1 |")) << text;
+  const Parsed parsed = parse("a: !!float 1\nb: !!str 2\nc: !!seq [3]\nd: !!map {e: \"4\"}\nf: !!python/tuple [5]\n", ".yaml");
+  EXPECT_THAT(parsed.problems, IsEmpty());
+  EXPECT_EQ(parsed.tree, Json::parse(R"({"a": "1", "b": "2", "c": ["3"], "d": {"e": "4"}, "f": ["5"]})"));
+}
+
 TEST(ParseYaml, HoldsOneDocument) {
   EXPECT_EQ(problem_of("a: 1\n---\nb: 2\n", ".yaml"),
             "the file holds a second document | f:2 | remove it and its --- line: a config is one document");

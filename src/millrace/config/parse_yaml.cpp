@@ -30,15 +30,19 @@ class YamlHandler final : public YAML::EventHandler {
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
     refuse(mark, "aliases (*name) are not accepted in a config", "write the value out");
   }
-  void OnScalar(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor, const std::string& value) override {
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, const std::string& value) override {
     refuse_anchor(mark, anchor);
+    refuse_tag(mark, tag);
     go_on(tree_.expects_key() ? tree_.key(value, line(mark)) : tree_.value(value, line(mark)));
   }
-  void OnSequenceStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor, YAML::EmitterStyle::value) override {
+  void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                       YAML::EmitterStyle::value) override {
+    refuse_tag(mark, tag);
     begin(Json::array(), mark, anchor);
   }
   void OnSequenceEnd() override { go_on(tree_.end()); }
-  void OnMapStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor, YAML::EmitterStyle::value) override {
+  void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, YAML::EmitterStyle::value) override {
+    refuse_tag(mark, tag);
     begin(Json::object(), mark, anchor);
   }
   void OnMapEnd() override { go_on(tree_.end()); }
@@ -54,6 +58,12 @@ class YamlHandler final : public YAML::EventHandler {
   }
   void refuse_anchor(const YAML::Mark& mark, YAML::anchor_t anchor) {
     if (anchor != YAML::NullAnchor) refuse(mark, "anchors (&name) are not accepted in a config", "write the value out");
+  }
+  // An application's own tag, such as in "!env NAME", asks for something that would not be done: NAME would be the value. YAML's
+  // and Python's tags (!!float, !!python/tuple) change nothing, because the schema decides.
+  void refuse_tag(const YAML::Mark& mark, const std::string& tag) {
+    if (tag.size() < 2 || tag[0] != '!') return;  // "?" and "!" stand for no tag
+    refuse(mark, "the tag " + quoted(tag) + " is not accepted in a config", "remove it and write the value out");
   }
   void begin(Json container, const YAML::Mark& mark, YAML::anchor_t anchor) {
     refuse_anchor(mark, anchor);

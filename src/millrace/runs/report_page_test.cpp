@@ -245,5 +245,16 @@ TEST(ReportPage, SharesOutTheTimeOfEachRank) {
   EXPECT_THAT(of_many, HasSubstr("44 more are in summary.json"));
 }
 
+TEST(ReportPage, OfADamagedSummaryIsWithoutItsMemory) {
+  for (const Json& memory : {Json{1}, Json("x"), Json{{"account", {1, 2}}}, Json{{"account", {{"cache", "x"}}}}}) {
+    RunStory run;
+    run.folder = own_folder("damaged");
+    std::vector<Json> lines = {{{"kind", "start"}, {"step", 0}}};
+    run.processes = {std::move(lines)};
+    run.summary = {{"memory", memory}};
+    EXPECT_THAT(report_page({&run, 1}), Not(HasSubstr("What memory held"))) << memory;
+  }
+}
+
 }  // namespace
 }  // namespace millrace::runs

@@ -1,10 +1,14 @@
 #include "millrace/runs/run_row.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 
 #include "millrace/base/error.h"
 #include "millrace/base/foreign_json.h"
 #include "millrace/train/report/scores.h"
+#include "millrace/train/run_folder/run_files.h"
 #include "millrace/train/run_folder/run_folder.h"
 
 namespace millrace::runs {
@@ -34,6 +38,14 @@ std::string script_state(const Json& summary) {
   if (reason == "error") return "failed";
   if (reason == "signal") return "stopped";
   return reason.empty() ? "died" : "done";
+}
+
+// The name of a file without which the run's state is unknown and that this user may not read; "" if there is none.
+std::string closed_file(const fs::path& run) {
+  for (const char* name : {run_files::kSummary, run_files::kLog}) {
+    if (::access((run / name).c_str(), R_OK) != 0 && errno == EACCES) return name;
+  }
+  return "";
 }
 
 // Adds the run in a folder and the runs below it. A folder that can't be read becomes a row.
@@ -163,6 +175,8 @@ RunRow row_of(const Run& run) {
     row.state = run.is_running()  ? "running"
                 : run.is_script() ? script_state(summary)
                                   : state_text(summary, newest, last.has_end);
+    if (const std::string closed = closed_file(row.folder); !closed.empty() && row.state != "running")
+      row.state = "unreadable: " + closed + ": Permission denied";
   } catch (const SnapshotError& error) {
     row.state = "unreadable: " + error.message().what;
   }

@@ -160,6 +160,7 @@ int bench_ablate(const Invocation& call, Arguments& arguments) {
   const CommandConfig config = resolve_command_config(entry, arguments);
   const ScratchFolder scratch;
   plan.folder = scratch.path();
+  plan.off = config.resolved.values.at("train").at("off").get<std::vector<std::string>>();
   pin_choices(plan, run_once(plan, ""), config.resolved.values);  // this run also makes data, caches and components, so that
                                                                   // later runs find them
 

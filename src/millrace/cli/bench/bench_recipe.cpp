@@ -113,6 +113,7 @@ int bench_recipe(const Invocation& call, Arguments& arguments) {
   if (is_bare) runs.words.insert(runs.words.end(), {"--preset", "smoke"});
   const ScratchFolder scratch;
   runs.folder = scratch.path();
+  runs.off = config.resolved.values.at("train").at("off").get<std::vector<std::string>>();
   pin_choices(runs, run_once(runs, ""), config.resolved.values);  // this run also makes data, caches and components, so that
                                                                   // later runs find them
 

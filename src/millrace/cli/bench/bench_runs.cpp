@@ -8,6 +8,7 @@
 #include <map>
 
 #include "millrace/base/error.h"
+#include "millrace/base/format.h"
 #include "millrace/cli/bench/child_run.h"
 #include "millrace/config/schema.h"
 
@@ -27,19 +28,28 @@ ScratchFolder::~ScratchFolder() {
 
 std::string flag(std::string_view key, std::string_view value) { return std::string("--").append(key).append("=").append(value); }
 
-Json run_once(const BenchRuns& runs, const std::string& off) {
+std::vector<std::string> words_of_run(const BenchRuns& runs, const std::string& off) {
   std::vector<std::string> words = {"train"};
   words.insert(words.end(), runs.words.begin(), runs.words.end());
-  for (const auto& [key, value] : std::map<std::string, std::string>{{"run", (runs.folder / "run").string()},
-                                                                     {"train.max_steps", std::to_string(runs.steps)},
-                                                                     {"train.resume", "never"},
-                                                                     {"train.validate_batches", "1"},
-                                                                     {"log.every", std::to_string(runs.steps)},
-                                                                     {"log.tensorboard", "false"},
-                                                                     {"log.images", "false"}})
-    words.push_back(flag(key, value));
+  // These have the names of keys, because of all words for a key the last wins then. --run would lead --fresh to the user's run
+  // if the user's words had --run.dir, and --off would leave all rows on if they had --train.off.
+  std::map<std::string, std::string> keys = {{"run.dir", (runs.folder / "run").string()},
+                                             {"train.max_steps", std::to_string(runs.steps)},
+                                             {"train.resume", "never"},
+                                             {"train.validate_batches", "1"},
+                                             {"log.every", std::to_string(runs.steps)},
+                                             {"log.tensorboard", "false"},
+                                             {"log.images", "false"}};
+  std::string rows = joined(runs.off, ",");
+  if (!off.empty()) rows += (rows.empty() ? "" : ",") + off;
+  if (!rows.empty()) keys["train.off"] = rows;
+  for (const auto& [key, value] : keys) words.push_back(flag(key, value));
   words.insert(words.end(), {"--fresh", "--json"});
-  if (!off.empty()) words.push_back("--off=" + off);
+  return words;
+}
+
+Json run_once(const BenchRuns& runs, const std::string& off) {
+  std::vector<std::string> words = words_of_run(runs, off);
   if (runs.ranks == 1) return child_json(words);
   words.insert(words.begin(), {"launch", "--nproc", std::to_string(runs.ranks), "--logs", (runs.folder / "logs").string()});
   child_run(words);

@@ -27,6 +27,7 @@ class ScratchFolder {
 // The runs of a benchmark. They differ only in the switchboard's rows that are off.
 struct BenchRuns {
   std::vector<std::string> words;  // the words of each command line: recipe, files, keys
+  std::vector<std::string> off;    // the rows that the config turns off in every run
   std::filesystem::path folder;
   std::int64_t steps = 20;
   std::int64_t ranks = 1;  // if above 1, `millrace launch` starts the run
@@ -41,6 +42,9 @@ struct SeenRun {
 };
 
 [[nodiscard]] std::string flag(std::string_view key, std::string_view value);
+
+// The words of a run with the rows of `off` ("a,b", "all", or "") turned off.
+[[nodiscard]] std::vector<std::string> words_of_run(const BenchRuns& runs, const std::string& off);
 
 // Makes a run with the rows of `off` ("a,b", "all", or "") turned off and returns its summary. Throws UsageError with the run's
 // last lines if it fails.

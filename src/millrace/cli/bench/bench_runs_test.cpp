@@ -19,5 +19,25 @@ TEST(PinChoices, TakesWhatATrialChoseAndAKeyCanName) {
   EXPECT_THAT(runs.words, testing::ElementsAre("--device.layout=channels_last", "--precision.dtype=bf16"));
 }
 
+TEST(WordsOfRun, HoldAgainstTheUsersWords) {
+  BenchRuns runs;
+  runs.words = {"toy", "--run.dir=mine", "--train.off=recompute"};
+  runs.folder = "scratch";
+  EXPECT_THAT(words_of_run(runs, ""), testing::Not(testing::Contains(testing::StartsWith("--train.off=,"))));
+  runs.off = {"recompute"};
+  const std::vector<std::string> words = words_of_run(runs, "fused_norm,autocast");
+  const auto last = [&](const std::string& key) {
+    std::string found;
+    for (const std::string& word : words) {
+      if (word.starts_with("--" + key + "=")) found = word;
+    }
+    return found;
+  };
+  EXPECT_EQ(last("run.dir"), "--run.dir=scratch/run");
+  EXPECT_EQ(last("train.off"), "--train.off=recompute,fused_norm,autocast");
+  EXPECT_THAT(words,
+              testing::Not(testing::Contains(testing::AnyOf(testing::StartsWith("--off"), testing::StartsWith("--run=")))));
+}
+
 }  // namespace
 }  // namespace millrace::cli

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <fstream>
 
 #include "millrace/base/error.h"
+#include "millrace/base/foreign_json.h"
 #include "millrace/base/format.h"
 #include "millrace/base/fs.h"
 #include "millrace/base/input_file.h"
@@ -15,6 +17,7 @@
 #include "millrace/metrics/figure.h"
 #include "millrace/runs/run_row.h"
 #include "millrace/snapshot/snapshot.h"
+#include "millrace/train/run_folder/run_files.h"
 
 namespace millrace::cli {
 namespace {
@@ -108,6 +111,31 @@ std::vector<snapshot::Found> snapshots_of(const fs::path& run, Report& report) {
   }
 }
 
+// Adds the files of a run that are damaged. The commands that read a run take such a file as missing.
+void check_records(const fs::path& run, Report& report) {
+  for (const char* name : {run_files::kRun, run_files::kConfig, run_files::kPlan, run_files::kSummary}) {
+    const fs::path file = run / name;
+    if (!Fs::real().exists(file)) continue;
+    try {
+      if (parse_shallow(Fs::real().read_file(file)).is_discarded())
+        report.problems.push_back("the file holds no JSON, so it counts as missing (" + file.string() + ")");
+    } catch (const FsError& error) {
+      report.problems.emplace_back(error.what());
+    }
+  }
+}
+
+// Adds the number of log lines that can't be read. The last line may be incomplete: a process may be writing it.
+void check_log(const fs::path& run, Report& report) {
+  std::error_code ignored;
+  if (!fs::is_regular_file(run / run_files::kLog, ignored)) return;
+  std::ifstream log(run / run_files::kLog, std::ios::binary);
+  if (!log) report.problems.push_back("the log can't be opened (" + (run / run_files::kLog).string() + ")");
+  std::int64_t lines = 0, bad = 0;
+  for (std::string line; std::getline(log, line) && !log.eof(); ++lines) bad += parse_shallow(line).is_discarded() ? 1 : 0;
+  if (bad > 0) report.facts.emplace_back("log", with_commas(bad) + " of " + with_commas(lines) + " lines can't be read");
+}
+
 Report inspect_run(const fs::path& path) {
   Report report;
   report.kind = "run";
@@ -134,6 +162,8 @@ Report inspect_run(const fs::path& path) {
     report.facts.emplace_back("branch", branch.string() + ", step " + with_commas(row_of(runs::Run(branch)).step));
     report.details["branches"].push_back(branch.string());
   }
+  check_records(path, report);
+  check_log(path, report);
   report.table.push_back({"snapshot", "step", "size", "check"});
   for (const snapshot::Found& found : snapshots_of(path, report)) {
     std::string state = "whole";

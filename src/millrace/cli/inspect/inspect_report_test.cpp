@@ -91,6 +91,18 @@ TEST_F(InspectTest, RunListsItsSnapshots) {
   EXPECT_THAT(report.to_text(run), testing::ContainsRegex("step-00000030 +30 +[^ ]+ [kM]?B +whole\n"));
 }
 
+TEST_F(InspectTest, ARunsOwnFilesAreCheckedToo) {
+  const fs::path run = make_run("cut", 10);
+  write(run / "config.json", "{}");
+  EXPECT_THAT(inspect_path(run).problems, IsEmpty()) << "the last line of the log may be cut";
+  write(run / "summary.json", R"({"recipe": "to)");
+  write(run / "log.jsonl", "{\"kind\":\"start\"}\n{\"kind\":\"st\n{\"kind\":\"start\"}\n");
+  const Report report = inspect_path(run);
+  EXPECT_THAT(report.problems,
+              ElementsAre("the file holds no JSON, so it counts as missing (" + (run / "summary.json").string() + ")"));
+  EXPECT_THAT(report.to_text(run), testing::ContainsRegex("  log +1 of 3 lines can't be read\n"));
+}
+
 TEST_F(InspectTest, SafetensorsFile) {
   const fs::path file = root_ / "w.safetensors";
   snapshot::write_tensors(Fs::real(), file, {{"a", at::arange(4)}});
@@ -326,15 +338,17 @@ TEST_F(InspectTest, OneOddFolderIsOneRow) {
   write(make_run("huge", 0) / "summary.json", R"({"steps": 1e300, "recipe": "a\u001b[2J", "exit_reason": "error"})");
   const fs::path closed = make_run("closed", 10);
   const fs::path inside = make_run("inside", 10) / "snapshots";
+  const fs::path shut = make_run("shut", 10);
   fs::permissions(closed, fs::perms::none);
   fs::permissions(inside, fs::perms::none);
+  fs::permissions(shut / "log.jsonl", fs::perms::none);
   std::map<std::string, runs::RunRow> rows;
   for (const runs::RunRow& row : runs::find_runs(root_)) rows[row.folder.filename()] = row;
-  const Report report = inspect_path(odd);
+  const Report report = inspect_path(odd), report_of_shut = inspect_path(shut);
   const bool may_all = ::access(closed.c_str(), R_OK) == 0;
   fs::permissions(closed, fs::perms::owner_all);
   fs::permissions(inside, fs::perms::owner_all);
-  ASSERT_EQ(rows.size(), 6U);
+  ASSERT_EQ(rows.size(), 7U);
   EXPECT_EQ(rows["whole"].state, "died");
   EXPECT_THAT(rows["odd"].state, testing::AllOf(testing::StartsWith("unreadable: "), HasSubstr("Not a directory")));
   EXPECT_EQ(rows["odd"].step, 2);
@@ -344,6 +358,8 @@ TEST_F(InspectTest, OneOddFolderIsOneRow) {
   if (may_all) GTEST_SKIP() << "this user may look into every folder";
   EXPECT_THAT(rows["closed"].state, HasSubstr("unreadable: Permission denied"));
   EXPECT_THAT(rows["inside"].state, HasSubstr("Permission denied"));
+  EXPECT_EQ(rows["shut"].state, "unreadable: log.jsonl: Permission denied");
+  EXPECT_THAT(report_of_shut.problems, ElementsAre(HasSubstr("the log can't be opened")));
 }
 
 TEST_F(InspectTest, NamesCannotSteerTheTerminal) {

@@ -14,6 +14,9 @@ namespace millrace::cli {
 // Takes --to from the words. Throws UsageError if it is missing or is neither a .safetensors nor a .pt file.
 [[nodiscard]] std::filesystem::path take_target(Arguments& arguments, const std::string& command);
 
+// Throws UsageError if the command would write over a file that it reads. `flag`: the flag that names `to`.
+void refuse_same_file(const std::filesystem::path& from, const std::filesystem::path& to, const std::string& flag);
+
 struct WeightsFile {
   std::string from;                                  // where the tensors come from, for the message
   std::string left_out = {};                         // what the source also has but the file can't hold

@@ -25,4 +25,10 @@ Joined join_ranks(const DistributedConfig& config) {
   return joined;
 }
 
+void end_without_joining() {
+  if (variable(distributed::kStatusVariable) == nullptr) return;  // no launcher started this process
+  const auto rendezvous = distributed::rendezvous_of(variable);
+  distributed::StatusWriter(variable, rendezvous ? rendezvous->ranks.local_rank : 0).done();
+}
+
 }  // namespace millrace::cli

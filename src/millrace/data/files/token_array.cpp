@@ -300,7 +300,7 @@ void TokenFileWriter::finish(const Json& notes) {
   const std::array<std::byte, 8> zeros{};
   write(std::span(zeros).first(padding_after(sizeof(Header) + count_ * token_bytes_)));
   write(std::as_bytes(std::span(documents_)));
-  const std::string text = notes.dump();
+  const std::string text = notes.dump(-1, ' ', false, Json::error_handler_t::replace);
   write(std::as_bytes(std::span(text)));
   Footer footer{.tokens = count_,
                 .documents = documents_.size(),

@@ -99,7 +99,7 @@ std::string blocks_html(const RunStory& run) {
 
 std::string memory_html(const RunStory& run) {
   std::vector<report::Part> parts;
-  const Json account = run.summary.is_object() ? run.summary.value("/memory/account"_json_pointer, Json()) : Json();
+  const Json& account = json_at(run.summary, {"memory", "account"});
   if (!account.is_object()) return "";
   for (const auto& [name, bytes] : account.items()) {
     if (name != "sum" && name != "peak" && bytes.is_number() && bytes.get<double>() > 0)

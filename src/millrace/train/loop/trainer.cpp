@@ -468,7 +468,8 @@ void Trainer::report_graph() {
 void Trainer::write_plan() {
   if (parts_.place.folder == nullptr) return;
   try {
-    parts_.place.folder->write(run_files::kPlan, parts_.plan->to_json().dump(2) + "\n");
+    parts_.place.folder->write(run_files::kPlan,
+                               parts_.plan->to_json().dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
   } catch (const FsError& error) {
     reporter_.warning(std::string("plan.json could not be written: ") + error.what());
   }

@@ -189,7 +189,7 @@ void Session::log_choices() {
   }
   if (folder_ == nullptr) return setup_.show_notices_with([this](const std::string& line) { console().notice(line); });
   folder_->write(run_files::kConfig, config_text(request_.config));
-  folder_->write(run_files::kPlan, setup_.plan().to_json().dump(2) + "\n");
+  folder_->write(run_files::kPlan, setup_.plan().to_json().dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
   log_->write("start", {{"recipe", request_.entry->name},
                         {"preset", request_.preset},
                         {"command", request_.command_line},
@@ -372,7 +372,7 @@ void Session::keep_failure(const std::string& error) {
 
 void Session::keep_summary(const Json& summary) {
   try {
-    folder_->write(run_files::kSummary, summary.dump(2) + "\n");
+    folder_->write(run_files::kSummary, summary.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
   } catch (const FsError& failure) {
     console().warning(std::string("summary.json could not be written: ") + failure.what());
   } catch (const UsageError& failure) {

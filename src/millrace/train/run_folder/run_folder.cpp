@@ -407,7 +407,7 @@ void RunFolder::saved() {
 
 std::string config_text(const config::Resolved& config) {
   const Json all = {{"values", config.values}, {"origins", config.origins}};
-  return all.dump(2) + "\n";
+  return all.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 config::Resolved read_config(Fs& fs, const stdfs::path& run_folder) {

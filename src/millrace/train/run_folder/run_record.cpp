@@ -7,6 +7,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/base/foreign_json.h"
+#include "millrace/base/utf8.h"
 #include "millrace/base/version.h"
 #include "millrace/train/run_folder/run_files.h"
 
@@ -103,8 +104,9 @@ void write_record(Fs& fs, const std::filesystem::path& run_folder, const RunReco
   Json json = {{"format", kFormat},         {"recipe", record.recipe},
                {"millrace", kVersion},      {"files", record.files},
                {"old_run", record.old_run}, {"replacement", kReplacements[static_cast<std::size_t>(record.replacement)]}};
-  if (!record.started_in.empty()) json["started_in"] = record.started_in;
-  write_atomically(fs, run_folder / run_files::kRun, json.dump(2) + "\n");
+  // JSON can't hold a path that is not UTF-8. Without it relative paths of the config are searched elsewhere.
+  if (!record.started_in.empty() && !first_invalid_utf8(record.started_in)) json["started_in"] = record.started_in;
+  write_atomically(fs, run_folder / run_files::kRun, json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 std::string recipe_of_run(Fs& fs, const std::filesystem::path& run) {

@@ -35,6 +35,10 @@ bool begins_error(const std::string& line) {
 
 RankOutput::RankOutput(int rank, const std::filesystem::path& log, bool plain) : rank_(rank), plain_(plain), log_path_(log) {
   log_ = ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  if (log_ < 0) {
+    throw UsageError({"the output of rank " + std::to_string(rank) + " can't be kept: " + std::strerror(errno), log.string(),
+                      "choose another folder with --logs"});
+  }
   err_.screen = 2;
   for (Pipe* pipe : {&out_, &err_}) {
     std::array<int, 2> ends{};
