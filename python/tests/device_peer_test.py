@@ -6,6 +6,7 @@ import os
 import random
 import sys
 import tempfile
+import threading
 import unittest
 import weakref
 from pathlib import Path
@@ -261,6 +262,20 @@ class OnADevice(host.LoaderTest):
             self.assertIn("pageable memory", loader.plan())
             self.assertEqual(len(list(loader)), 7)
 
+    def test_a_forked_process_gets_no_copy_of_registered_memory(self):
+        machine = self.simulated(at_once(Machine(0)))
+        with mr.Loader(self.rows(), 8, device="cuda") as loader:
+            next(iter(loader))
+            begin, flags = 0, {}
+            for line in Path("/proc/self/smaps").read_text().splitlines():
+                if line.startswith("VmFlags:"):
+                    flags[begin] = line.split()[1:]
+                elif "-" in line.split()[0]:
+                    begin = int(line.split("-")[0], 16)
+            self.assertTrue(machine.registered)
+            for address in machine.registered:
+                self.assertIn("dc", flags[max(start for start in flags if start <= address)])  # don't copy
+
     def test_places_that_are_refused(self):
         for device, word in (("cuda", "finds no GPU"), ("mps", "leave it out"), ("gpu", "cuda:1")):
             if device == "cuda" and torch.cuda.is_available():
@@ -302,6 +317,15 @@ class Calls(unittest.TestCase):
         self.assertIs(event, own.record_event.return_value)
         calls.cudart().cudaHostRegister.assert_called_once_with(4096, 64, 0)
         calls.cudart().cudaHostUnregister.assert_called_once_with(4096)
+
+    def test_a_failed_registration_leaves_its_error_in_no_thread_that_launches(self):
+        calls, threads = mock.MagicMock(), []
+        calls.cudart().cudaHostRegister.side_effect = lambda *_: threads.append(threading.get_ident()) or 801
+        calls.cudart().cudaGetErrorString.side_effect = {801: "operation not supported"}.get
+        with mock.patch.object(torch, "cuda", calls):
+            self.assertEqual(_device.Cuda(torch.device("cpu")).register(4096, 64), "cudaHostRegister: operation not supported (error 801)")
+        self.assertNotEqual(threads, [threading.get_ident()])
+        self.assertEqual(len(threads), 1)
 
 
 @unittest.skipUnless(torch.cuda.is_available(), "there is no GPU")
