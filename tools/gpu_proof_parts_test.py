@@ -171,15 +171,25 @@ class OnGpu(GpuFolder):
         (self.folder / "bench/python_loader").mkdir(parents=True)
         (self.folder / python.LIBRARY).parent.mkdir(parents=True)
         (self.folder / python.LIBRARY).touch()
-        for torn, exposed, verdicts in ((0, 0.01, ["ok", "ok"]), (2, 0.04, ["failed", "failed"])):
-            found = {"torn_rows": torn, "wrong_batches": 0, "batches": 10, "exposed": exposed, "bar": 0.02, "best_peer": "DataLoader, 4 workers",
-                     "ms": {"resident": 10.0, "headrace": 10.1, "DataLoader, 4 workers": 12.0}, "batch_bytes": 38e6, "plan": "readers"}
+        torn = {"torn_rows": 0, "wrong_batches": 0, "batches": 10}
+        compared = {"exposed": 0.01, "bar": 0.02, "best_peer": "DataLoader, 4 workers", "left_out": {"DataLoader, 8 workers": "Bus error"},
+                    "ms": {"resident": 10.0, "headrace": 10.1, "DataLoader, 4 workers": 12.0}, "batch_bytes": 38e6, "plan": "readers"}
+        alone = {**compared, "best_peer": None, "ms": {"resident": 10.0, "headrace": 10.1}}
+        cases = [({**torn, **compared}, 0, ["ok", "ok"]), ({**torn, **compared, "torn_rows": 2, "exposed": 0.04}, 0, ["failed", "failed"]),
+                 ({**torn, **alone}, 0, ["ok", "ok"]), (torn, 3, ["ok", "failed"]), ({**torn, **compared}, 139, ["ok", "failed", "ok"]), (None, 3, ["failed"])]
+        for found, status, verdicts in cases:
+            (self.folder / "python.json").unlink(missing_ok=True)
             (self.folder / "bench/python_loader/device.py").write_text(
                 f"import os, sys\nassert os.environ['LD_LIBRARY_PATH'] == os.path.dirname(os.environ['HEADRACE_LIBRARY']) + ':/stubs'\n"
-                f"open(sys.argv[4], 'w').write({json.dumps(found)!r})\n")
+                f"assert 0 <= float(sys.argv[sys.argv.index('--seconds') + 1]) < 60\n"
+                + (f"open(sys.argv[4], 'w').write({json.dumps(found)!r})\n" if found else "") + f"print('its last words', file=sys.stderr)\nsys.exit({status})\n")
             python.run(self.gpu(environment={"LD_LIBRARY_PATH": "/stubs"}))
-            self.assertEqual([found for _, found in self.verdicts()], verdicts)
-        self.assertIn("10.00 ms, 38 MB a batch; DataLoader, 4 workers 20.0%", self.said()[1]["figure"])
+            self.assertEqual([verdict for _, verdict in self.verdicts()], verdicts)
+            if (found, status) == cases[0][:2]:
+                self.assertIn("10.00 ms, 38 MB a batch; DataLoader, 4 workers 20.0%", self.said()[1]["figure"])
+                self.assertEqual(self.said()[1]["why"], "DataLoader, 8 workers: Bus error")
+            if status != 0:
+                self.assertIn("its last words", self.said()[min(1, len(verdicts) - 1)]["why"])
 
     def plant_comparisons(self):
         compare = """import json, sys
@@ -233,13 +243,16 @@ print(json.dumps({"first_step_s_since_process_start": 2.0}))
         self.assertEqual((self.said()[2]["what"], self.said()[2]["verdict"]), ("language_model gpu-guide", "left out"))  # it found it full twice
 
     def test_a_recipe_that_takes_long_to_profile_leaves_the_others_their_time(self):
-        limits = []
+        limits, asked = [], []
         with mock.patch.object(profile.training, "smoke", lambda *words: words), mock.patch.object(profile.trace, "read", side_effect=ValueError("planted")):
             proof = self.gpu(recipes=["a", "b", "c"], limit=30)
-            proof.run = lambda words, limit: limits.append(limit)
+            proof.run = lambda words, limit: (limits.append(limit), asked.append(words))
             profile.run(proof)
         self.assertEqual([round(limit) for limit in limits], [16, 20, 20])
         self.assertEqual([verdict for _, verdict in self.verdicts()], ["failed"] * 3)
+        skipped = int(next(word for word in asked[0] if str(word).startswith("--profile.skip=")).partition("=")[2])
+        self.assertGreaterEqual(skipped, 10)  # until then a GPU's steps are recorded, or launched twice
+        self.assertGreaterEqual(asked[0][2], skipped + profile.STEPS)  # steps of the run
 
 
 STAND_IN = """#!{python}
