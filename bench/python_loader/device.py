@@ -33,13 +33,13 @@ def numbered(samples, width):
     return Pipeline({"kind": "sleeping", "samples": samples, "shape": [width], "sleep_ms": 0, "slow_ms": 0})
 
 
-def torn(device, batches, width=16384, rows=32, per_epoch=500):
-    """(batches, how many rows were torn, how many batches were not those of a loader in host memory)."""
+def torn(device, batches, until, width=16384, rows=32, per_epoch=500):
+    """No epoch begins after `until` (time.monotonic()), but the first. (batches, how many rows were torn, how many batches were not those of a loader in host memory)."""
     data, options = numbered(rows * per_epoch, width), {"shuffle": True, "seed": 3}
     wrong, seen = 0, 0
     with Loader(data, rows, device=device, **options) as loader, Loader(numbered(rows * per_epoch, 1), rows, as_="torch", **options) as host:
         bad = torch.zeros((), dtype=torch.int64, device=device)
-        while seen < batches:
+        while seen < batches and (seen == 0 or time.monotonic() < until):
             firsts = []
             for batch in loader:
                 x = batch["x"]
@@ -151,15 +151,15 @@ def main():
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--small", action="store_true", help="sizes of a rehearsal")
-    parser.add_argument("--seconds", type=float, default=math.inf, help="begin no further round after this time")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="begin nothing further after this time")
     parser.add_argument("--json", help="write the figures there too, those of each part when it is done")
     options = parser.parse_args()
-    until = time.monotonic() + options.seconds
-    seen, rows, batches = torn(options.device, options.batches, 256 if options.small else 16384)
+    began = time.monotonic()
+    seen, rows, batches = torn(options.device, options.batches, began + options.seconds / 3, 256 if options.small else 16384)
     print(f"{seen:,} batches: {rows} rows torn, {batches} batches wrong", flush=True)
     found = {"batches": seen, "torn_rows": rows, "wrong_batches": batches}
     write(options.json, found)
-    found.update(compare(options.device, options.steps, options.rounds, options.small, until))
+    found.update(compare(options.device, options.steps, options.rounds, options.small, began + options.seconds))
     write(options.json, found)
     for name, value in found["ms"].items():
         print(f"  ms of a step, {name:24}{value:>8.3f}")
