@@ -149,6 +149,20 @@ TEST(Backends, KernelsAreForGpusThatTheirCodeIsFor) {
   EXPECT_EQ(detail::kernels_for(FakeGpus(1), nullptr), nullptr);
 }
 
+TEST(Backends, AMissingGpuHasTheReasonOfCuda) {
+  const auto why = [](int error, const char* visible = nullptr) {
+    return detail::why_no_device(error, "what CUDA says", 12040, 13000, visible);
+  };
+  EXPECT_EQ(why(35), "the NVIDIA driver is for CUDA 12.4 and LibTorch needs CUDA 13.0: install a newer driver");
+  EXPECT_EQ(why(802),
+            "CUDA does not start: what CUDA says (error 802); GPUs that are linked by NVSwitch wait for the service "
+            "nvidia-fabricmanager");
+  EXPECT_EQ(why(999), "CUDA does not start: what CUDA says (error 999)");
+  EXPECT_EQ(why(100), "the NVIDIA driver lists no GPU");
+  EXPECT_EQ(why(100, ""), "the NVIDIA driver lists no GPU; CUDA_VISIBLE_DEVICES is \"\"");
+  EXPECT_EQ(why(0, "5"), "the NVIDIA driver lists no GPU; CUDA_VISIBLE_DEVICES is \"5\"");
+}
+
 TEST(Backends, PluginThatDoesNotLoadSaysWhy) {
   const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "plugin_garbage";
   std::filesystem::create_directories(folder);

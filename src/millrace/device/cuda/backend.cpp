@@ -149,3 +149,21 @@ extern "C" __attribute__((visibility("default"))) millrace::device::Backend* mil
     return nullptr;
   }
 }
+
+extern "C" __attribute__((visibility("default"))) const char* millrace_cuda_no_device() {
+  try {
+    static const std::string reason = [] {
+      int count = 0, driver = 0, runtime = 0;
+      const cudaError_t status = cudaGetDeviceCount(&count);
+      (void)cudaGetLastError();  // clears the error, which a later call would report again
+      if (status == cudaSuccess && count > 0) return std::string();
+      (void)cudaDriverGetVersion(&driver);
+      (void)cudaRuntimeGetVersion(&runtime);
+      return millrace::device::detail::why_no_device(static_cast<int>(status), cudaGetErrorString(status), driver, runtime,
+                                                     std::getenv("CUDA_VISIBLE_DEVICES"));
+    }();
+    return reason.c_str();
+  } catch (...) {
+    return "";
+  }
+}
