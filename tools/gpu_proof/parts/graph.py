@@ -18,6 +18,9 @@ from .life import train
 OFF = ["--off", "step_graph"]
 RUN_STEPS = 40
 STEPS, ROUNDS = 20, 3  # of a turn, and turns that count
+# Steps after which it is known whether a step becomes a graph. `bench step` makes them before its first turn, where they are not made yet; then
+# the program without a graph would have made fewer steps, and another loss.
+WARMUP = 10
 FIRST_LIMIT = 40  # seconds until all programs have done their first turn, in which they take up the device side by side
 TURN_LIMIT = 15
 TOLERANCE = {"fp32": 1e-5, "bf16": 1e-3}  # of losses, relative
@@ -56,7 +59,7 @@ class Bench:
     """`millrace bench step`, which makes a turn of steps for each line that it gets."""
 
     def __init__(self, proof, recipe, precision, name, *words):
-        shape, warmup, steps_ = ("gpu-small", 3, STEPS) if proof.on_gpu else ("cpu-small", 1, 2)
+        shape, warmup, steps_ = ("gpu-small", WARMUP, STEPS) if proof.on_gpu else ("cpu-small", 1, 2)
         self.words = [proof.program, "bench", "step", recipe, "--shape", shape, "--precision", precision, "--threads", 2, "--warmup", warmup,
                       "--steps", steps_, "--rounds", "stdin", "--json", f"--device.name={proof.device}", "--device.layout=contiguous", *words]
         self.said = proof.scratch / f"graph-{recipe}-{precision}-{name}.err"
