@@ -179,7 +179,8 @@ class DeviceArrays:
     def _arrays(self, memory: Any, layout: list) -> dict:
         groups: dict = {group: {} for group, _ in self._groups}
         for group, name, begin, end, shape, dtype in layout:
-            groups[group][name] = memory[begin:end].view(dtype).view(shape)
+            # By .data a field is no view: a loop may change one in place while autograd holds another, as it may in host memory.
+            groups[group][name] = memory[begin:end].view(dtype).view(shape).data
         return groups[""] if self._plain else groups
 
     def make_room(self) -> None:

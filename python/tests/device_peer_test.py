@@ -207,6 +207,16 @@ class OnADevice(host.LoaderTest):
         self.assertEqual([n for tensor in kept for n in tensor.tolist()], list(range(50)))
         self.assertEqual(machine.alive, 7)
 
+    def test_a_field_may_be_changed_while_autograd_holds_another(self):
+        self.simulated(at_once(Machine(0)))
+        with mr.Loader(self.rows(), 8, device="cuda") as loader:
+            batch = next(iter(loader))
+            weight = torch.ones((), requires_grad=True)
+            loss = (weight * batch["x"].float()).sum()
+            batch["n"].add_(1)
+            loss.backward()
+        self.assertEqual(batch["n"].tolist(), list(range(1, 9)))
+
     def test_a_failure_comes_at_its_batch(self):
         def fails(sample, draws):
             return {"y": 1 // (int(sample["n"]) - 20)}
