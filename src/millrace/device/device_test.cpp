@@ -102,7 +102,8 @@ TEST(Choose, RefusalsNameTheDevicesThereAre) {
             "  where    devices: cpu; no cuda: no driver\n"
             "  next     use auto, cpu");
   EXPECT_THAT(refusal("cuda:2", 0, &two), HasSubstr("needs GPU 2, but there are 2"));
-  EXPECT_THAT(refusal("cuda", 1, &one), HasSubstr("needs GPU 1, but there is 1"));
+  EXPECT_THAT(refusal("cuda", 1, &one), AllOf(HasSubstr("needs GPU 1, but there is 1"), HasSubstr("set device.name=cuda:0 if")));
+  EXPECT_THAT(refusal("auto", 2, &two), AllOf(HasSubstr("start no more ranks"), testing::Not(HasSubstr("cuda:0 if"))));
   for (const char* word : {"", "cuda:", "cuda:x", "cuda:1x", "cuda:-1", "cuda:99999999999", "CPU"}) {
     EXPECT_THAT(refusal(word, 0, &two), HasSubstr("is not a device")) << word;
   }
