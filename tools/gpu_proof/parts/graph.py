@@ -55,6 +55,12 @@ def told_of(report):
     return "" if not graph or graph.get("taken") else f"no graph: {graph.get('reason') or 'no reason given'}"
 
 
+def told_of_run(proof, run):
+    """What a run's log says of the graph, "" where it took one."""
+    said = run.log("step_graph")
+    return told_of({"step_graph": said[-1] if said else {"taken": False}}) if proof.on_gpu else ""
+
+
 class Bench:
     """`millrace bench step`, which makes a turn of steps for each line that it gets."""
 
@@ -168,11 +174,11 @@ def same_state(proof, cell, graph, plain):
         a, b = graph.summary(), plain.summary()
         said = f"{b['steps']} steps, last loss {a['loss']['last']:.7g} and {b['loss']['last']:.7g} without"
         if a["state_sha256"] == b["state_sha256"]:
-            proof.row(what, f"state the same to the bit; {said}", good_on(proof), told_of(a))
+            proof.row(what, f"state the same to the bit; {said}", good_on(proof), told_of_run(proof, graph))
             return
         distance = training.loss_distance(graph.losses(), plain.losses())
         good = distance <= TOLERANCE[cell[1]]
-        proof.row(what, f"state not the same; losses equal {alike(distance)}; {said}", good_on(proof) if good else "differs", told_of(a), apart=distance)
+        proof.row(what, f"state not the same; losses equal {alike(distance)}; {said}", good_on(proof) if good else "differs", told_of_run(proof, graph), apart=distance)
 
 
 def runs(proof):
