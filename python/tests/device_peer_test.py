@@ -7,6 +7,7 @@ import random
 import sys
 import tempfile
 import threading
+import time
 import unittest
 import weakref
 from pathlib import Path
@@ -216,6 +217,19 @@ class OnADevice(host.LoaderTest):
             batch["n"].add_(1)
             loss.backward()
         self.assertEqual(batch["n"].tolist(), list(range(1, 9)))
+
+    def test_a_loader_that_is_closed_holds_a_batch_until_it_is_copied(self):
+        machine, held = self.simulated(Machine(0)), []
+        drain = machine.drain
+        machine.drain = lambda: held.append(machine.alive) or drain()
+        with mr.Loader(self.rows(), 8, readers=2, device="cuda") as loader:
+            for batch in loader:
+                del batch
+                time.sleep(0.05)  # the next one is read
+                if any(isinstance(each, _device.Copy) for each in loader._ahead):
+                    break
+        self.assertEqual(held, [1])
+        self.assertEqual(machine.alive, 0)
 
     def test_a_failure_comes_at_its_batch(self):
         def fails(sample, draws):
