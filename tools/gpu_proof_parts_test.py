@@ -156,11 +156,20 @@ class OnGpu(GpuFolder):
         self.assertEqual(self.said()[1]["why"], "no NVML (libnvidia-ml.so.1)")
 
     def test_what_the_sanitizer_finds_is_a_failure(self):
-        for errors, verdict in ((0, "ok"), (3, "failed")):
-            tool = self.script("compute-sanitizer", f"#!/bin/sh\necho '========= ERROR SUMMARY: {errors} errors'\n")
+        said = ("ERROR SUMMARY: {} errors", "RACECHECK SUMMARY: {} hazards displayed ({} errors, 0 warnings)")
+        for errors, memcheck, racecheck in ((0, "ok", "ok"), (3, "failed", "failed")):
+            lines = [text.format(errors, errors) for text in said]
+            tool = self.script("compute-sanitizer", f"""#!/bin/sh
+case "$*" in *"--kernel-name kns=millrace"*) ;; *) exit 1 ;; esac  # LibTorch's kernels take too long
+[ "$PYTORCH_NO_CUDA_MEMORY_CACHING" = 1 ] || exit 1  # in a piece of the allocator's nothing is outside
+case "$*" in *memcheck*) echo '========= {lines[0]}' ;; *) echo '========= {lines[1]}' ;; esac
+""")
             with mock.patch.object(sanitizer, "PLACES", (tool,)):
                 sanitizer.run(self.gpu(tests=["/bin/true", f"/bin/{sanitizer.TEST}"]))
-            self.assertEqual([found for _, found in self.verdicts()], [verdict])
+            self.assertEqual([found for _, found in self.verdicts()], [memcheck, racecheck])
+        with mock.patch.object(sanitizer, "PLACES", (self.script("compute-sanitizer", "#!/bin/sh\n"),)):
+            sanitizer.run(self.gpu(tests=[f"/bin/{sanitizer.TEST}"]))
+        self.assertEqual([entry["why"] for entry in self.said()], ["the sanitizer gave no summary"] * 2)
         with mock.patch.object(sanitizer, "PLACES", ()):
             sanitizer.run(self.gpu())
         self.assertEqual(self.verdicts(), [("compute-sanitizer", "left out")])
@@ -171,15 +180,25 @@ class OnGpu(GpuFolder):
         (self.folder / "bench/python_loader").mkdir(parents=True)
         (self.folder / python.LIBRARY).parent.mkdir(parents=True)
         (self.folder / python.LIBRARY).touch()
-        for torn, exposed, verdicts in ((0, 0.01, ["ok", "ok"]), (2, 0.04, ["failed", "failed"])):
-            found = {"torn_rows": torn, "wrong_batches": 0, "batches": 10, "exposed": exposed, "bar": 0.02, "best_peer": "DataLoader, 4 workers",
-                     "ms": {"resident": 10.0, "headrace": 10.1, "DataLoader, 4 workers": 12.0}, "batch_bytes": 38e6, "plan": "readers"}
+        torn = {"torn_rows": 0, "wrong_batches": 0, "batches": 10}
+        compared = {"exposed": 0.01, "bar": 0.02, "best_peer": "DataLoader, 4 workers", "left_out": {"DataLoader, 8 workers": "Bus error"},
+                    "ms": {"resident": 10.0, "headrace": 10.1, "DataLoader, 4 workers": 12.0}, "batch_bytes": 38e6, "plan": "readers"}
+        alone = {**compared, "best_peer": None, "ms": {"resident": 10.0, "headrace": 10.1}}
+        cases = [({**torn, **compared}, 0, ["ok", "ok"]), ({**torn, **compared, "torn_rows": 2, "exposed": 0.04}, 0, ["failed", "failed"]),
+                 ({**torn, **alone}, 0, ["ok", "ok"]), (torn, 3, ["ok", "failed"]), ({**torn, **compared}, 139, ["ok", "failed", "ok"]), (None, 3, ["failed"])]
+        for found, status, verdicts in cases:
+            (self.folder / "python.json").unlink(missing_ok=True)
             (self.folder / "bench/python_loader/device.py").write_text(
                 f"import os, sys\nassert os.environ['LD_LIBRARY_PATH'] == os.path.dirname(os.environ['HEADRACE_LIBRARY']) + ':/stubs'\n"
-                f"open(sys.argv[4], 'w').write({json.dumps(found)!r})\n")
+                f"assert 0 <= float(sys.argv[sys.argv.index('--seconds') + 1]) < 60\n"
+                + (f"open(sys.argv[4], 'w').write({json.dumps(found)!r})\n" if found else "") + f"print('its last words', file=sys.stderr)\nsys.exit({status})\n")
             python.run(self.gpu(environment={"LD_LIBRARY_PATH": "/stubs"}))
-            self.assertEqual([found for _, found in self.verdicts()], verdicts)
-        self.assertIn("10.00 ms, 38 MB a batch; DataLoader, 4 workers 20.0%", self.said()[1]["figure"])
+            self.assertEqual([verdict for _, verdict in self.verdicts()], verdicts)
+            if (found, status) == cases[0][:2]:
+                self.assertIn("10.00 ms, 38 MB a batch; DataLoader, 4 workers 20.0%", self.said()[1]["figure"])
+                self.assertEqual(self.said()[1]["why"], "DataLoader, 8 workers: Bus error")
+            if status != 0:
+                self.assertIn("its last words", self.said()[min(1, len(verdicts) - 1)]["why"])
 
     def plant_comparisons(self):
         compare = """import json, sys
@@ -233,13 +252,16 @@ print(json.dumps({"first_step_s_since_process_start": 2.0}))
         self.assertEqual((self.said()[2]["what"], self.said()[2]["verdict"]), ("language_model gpu-guide", "left out"))  # it found it full twice
 
     def test_a_recipe_that_takes_long_to_profile_leaves_the_others_their_time(self):
-        limits = []
+        limits, asked = [], []
         with mock.patch.object(profile.training, "smoke", lambda *words: words), mock.patch.object(profile.trace, "read", side_effect=ValueError("planted")):
             proof = self.gpu(recipes=["a", "b", "c"], limit=30)
-            proof.run = lambda words, limit: limits.append(limit)
+            proof.run = lambda words, limit: (limits.append(limit), asked.append(words))
             profile.run(proof)
         self.assertEqual([round(limit) for limit in limits], [16, 20, 20])
         self.assertEqual([verdict for _, verdict in self.verdicts()], ["failed"] * 3)
+        skipped = int(next(word for word in asked[0] if str(word).startswith("--profile.skip=")).partition("=")[2])
+        self.assertGreaterEqual(skipped, 10)  # until then a GPU's steps are recorded, or launched twice
+        self.assertGreaterEqual(asked[0][2], skipped + profile.STEPS)  # steps of the run
 
 
 STAND_IN = """#!{python}
@@ -279,11 +301,14 @@ words = dict(word.removeprefix("--").split("=", 1) for word in sys.argv if word.
 if sys.argv[1] == "train":
     run = pathlib.Path(sys.argv[sys.argv.index("--run") + 1])
     run.mkdir(parents=True)
-    (run / "log.jsonl").write_text(json.dumps(dict(kind="step", loss={loss} if off else 1.0)))
+    lines = [dict(kind="step", loss={loss} if off else 1.0)] + ([] if off else [dict(kind="step_graph", step=10, taken={taken}, reason="planted")])
+    (run / "log.jsonl").write_text("".join(json.dumps(line) + "\\n" for line in lines))
     (run / "summary.json").write_text(json.dumps(dict(steps=40, state_sha256=str({loss}) if off else "1.0", loss=dict(last=1.0))))
     sys.exit()
+# It is known after ten steps whether a step becomes a graph, and the program makes them, in which the loss changes.
+more = 0 if off else max(0, 10 - 1 - int(sys.argv[sys.argv.index("--warmup") + 1]))
 for line in sys.stdin:
-    print(json.dumps(dict(shape="gpu-small", ms=[2.0 if off else 1.0], loss_last={loss} if off else 1.0, memory=dict(step_peak_bytes=1e6),
+    print(json.dumps(dict(shape="gpu-small", ms=[2.0 if off else 1.0], loss_last={loss} if off else 1.0 - 0.01 * more, memory=dict(step_peak_bytes=1e6),
                           step_graph=dict(taken=not off and {taken}, reason="planted"))), flush=True)
 """
 
@@ -308,7 +333,7 @@ class Graph(GpuFolder):
         said = self.ran(loss=1.0005, taken=False)
         self.assertEqual([entry["verdict"] for entry in said], ["ok", "differs", "ok", "failed"])  # bf16 may be 1e-3 apart, fp32 not
         self.assertIn("state not the same; losses equal to 3 digits", said[0]["figure"])
-        self.assertEqual(said[2]["why"], "no graph: planted")
+        self.assertEqual([entry["why"] for entry in said[:3]], ["no graph: planted"] * 3)
         self.assertIn("5.0e-04 apart, 1.0e-05 allowed; no graph: planted", said[3]["why"])
 
     def test_a_program_that_ends_is_a_failure_and_the_next_cell_goes_on(self):

@@ -1,15 +1,18 @@
 """headrace.Loader(device="cuda") in a training loop on a GPU: nothing is torn, and the copies cost no time.
 
-    python bench/python_loader/device.py [--batches 10000] [--steps 200] [--json FILE]
+    python bench/python_loader/device.py [--batches 10000] [--steps 200] [--seconds N] [--json FILE]
 
 torn        batches whose rows hold their own numbers are checked on the device, and their order with a loader in host memory
 exposed     what a training step takes longer with the loader than with a batch that lies on the device already; the bar is 2 %
-DataLoader  the same step with pinned memory, non_blocking copies and the best of 2, 4 and 8 workers
+DataLoader  the same step with pinned memory, non_blocking copies and the best of 2, 4 and 8 workers; one that fails, as where /dev/shm is
+            small, is left out
 
 Needs libheadrace.so (HEADRACE_LIBRARY, or an installed headrace) and torch with CUDA. With --device cpu it rehearses all but the copies.
 """
 import argparse
 import json
+import math
+import os
 import statistics
 import sys
 import time
@@ -30,13 +33,13 @@ def numbered(samples, width):
     return Pipeline({"kind": "sleeping", "samples": samples, "shape": [width], "sleep_ms": 0, "slow_ms": 0})
 
 
-def torn(device, batches, width=16384, rows=32, per_epoch=500):
-    """(batches, how many rows were torn, how many batches were not those of a loader in host memory)."""
+def torn(device, batches, until, width=16384, rows=32, per_epoch=500):
+    """No epoch begins after `until` (time.monotonic()), but the first. (batches, how many rows were torn, how many batches were not those of a loader in host memory)."""
     data, options = numbered(rows * per_epoch, width), {"shuffle": True, "seed": 3}
     wrong, seen = 0, 0
     with Loader(data, rows, device=device, **options) as loader, Loader(numbered(rows * per_epoch, 1), rows, as_="torch", **options) as host:
         bad = torch.zeros((), dtype=torch.int64, device=device)
-        while seen < batches:
+        while seen < batches and (seen == 0 or time.monotonic() < until):
             firsts = []
             for batch in loader:
                 x = batch["x"]
@@ -98,7 +101,8 @@ def forever(loader, take):
             yield take(batch)
 
 
-def compare(device, steps, rounds, small):
+def compare(device, steps, rounds, small, until):
+    """No round begins after `until` (time.monotonic()), but the first."""
     shape, rows, samples = ((3, 32, 32), 4, 64) if small else ((3, 224, 224), 64, 512)
     step = Training(device, shape)
     data = Pipeline({"kind": "memory", "shapes": {"x": list(shape)}, "samples": samples})
@@ -111,15 +115,33 @@ def compare(device, steps, rounds, small):
         peers[f"DataLoader, {workers} workers"] = forever(peer, lambda x: x.to(device, non_blocking=True))
     with Loader(data, rows, shuffle=True, device=device) as loader:
         sides = {"resident": forever([on_device], lambda x: x), "headrace": forever(loader, lambda batch: batch["x"]), **peers}
-        times = {name: [] for name in sides}
-        for _ in range(rounds):
+        times, left_out = {name: [] for name in sides}, {}
+        for number in range(rounds):
+            if number > 0 and time.monotonic() > until:
+                break
             for name, batches in sides.items():
-                times[name].append(seconds_of(step, batches, steps, device))
+                if name in left_out:
+                    continue
+                try:
+                    times[name].append(seconds_of(step, batches, steps, device))
+                except RuntimeError as error:
+                    if name not in peers:
+                        raise
+                    left_out[name] = str(error).splitlines()[0]
         plan = loader.plan()
     exposed = [ours / alone - 1 for ours, alone in zip(times["headrace"], times["resident"])]
-    best = min(peers, key=lambda name: statistics.median(times[name]))
-    return {"ms": {name: statistics.median(values) * 1e3 for name, values in times.items()}, "exposed": statistics.median(exposed),
-            "exposed_rounds": exposed, "best_peer": best, "bar": EXPOSED_BAR, "batch_bytes": on_device.numel() * 4, "plan": plan}
+    measured = {name: statistics.median(values) for name, values in times.items() if values and name not in left_out}
+    best = min((name for name in peers if name in measured), key=measured.get, default=None)
+    return {"ms": {name: value * 1e3 for name, value in measured.items()}, "exposed": statistics.median(exposed), "exposed_rounds": exposed,
+            "best_peer": best, "left_out": left_out, "bar": EXPOSED_BAR, "batch_bytes": on_device.numel() * 4, "plan": plan}
+
+
+def write(file, found):
+    """Whole or not at all, as this program may be stopped."""
+    if file:
+        new = Path(f"{file}.new")
+        new.write_text(json.dumps(found, indent=1))
+        os.replace(new, file)
 
 
 def main():
@@ -129,17 +151,22 @@ def main():
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--small", action="store_true", help="sizes of a rehearsal")
-    parser.add_argument("--json", help="write the figures there too")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="begin nothing further after this time")
+    parser.add_argument("--json", help="write the figures there too, those of each part when it is done")
     options = parser.parse_args()
-    seen, rows, batches = torn(options.device, options.batches, 256 if options.small else 16384)
-    print(f"{seen:,} batches: {rows} rows torn, {batches} batches wrong")
-    found = compare(options.device, options.steps, options.rounds, options.small)
+    began = time.monotonic()
+    seen, rows, batches = torn(options.device, options.batches, began + options.seconds / 3, 256 if options.small else 16384)
+    print(f"{seen:,} batches: {rows} rows torn, {batches} batches wrong", flush=True)
+    found = {"batches": seen, "torn_rows": rows, "wrong_batches": batches}
+    write(options.json, found)
+    found.update(compare(options.device, options.steps, options.rounds, options.small, began + options.seconds))
+    write(options.json, found)
     for name, value in found["ms"].items():
         print(f"  ms of a step, {name:24}{value:>8.3f}")
+    for name, why in found["left_out"].items():
+        print(f"  left out: {name}: {why}")
     print(f"  exposed                               {found['exposed']:>8.1%}   bar {EXPOSED_BAR:.0%}   "
           f"{'ok' if found['exposed'] <= EXPOSED_BAR else 'MISSED'}\n{found['plan']}")
-    if options.json:
-        Path(options.json).write_text(json.dumps({**found, "batches": seen, "torn_rows": rows, "wrong_batches": batches}, indent=1))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from __future__ import annotations
 import collections
 import ctypes
 import math
+import mmap
 import os
 import threading
 from typing import Any, Callable, Mapping, Sequence
@@ -56,9 +57,22 @@ class Cuda:
 
     def register(self, address: int, size: int) -> str:
         """Page-locks host memory for this device; what went wrong, "" if nothing did."""
-        with self._torch.cuda.device(self._device):
-            code = self._torch.cuda.cudart().cudaHostRegister(address, size, 0)
-        return "" if int(code) == 0 else f"cudaHostRegister failed with {code}"
+        # CUDA keeps the error of a call for the thread that made it, and torch's next launch in that thread would report it.
+        problems: list[str] = []
+        thread = threading.Thread(target=self._register, args=(address, size, problems), name="headrace-register")
+        thread.start()
+        thread.join()
+        return problems[0] if problems else ""
+
+    def _register(self, address: int, size: int, problems: list[str]) -> None:
+        try:
+            with self._torch.cuda.device(self._device):
+                cudart = self._torch.cuda.cudart()
+                code = cudart.cudaHostRegister(address, size, 0)
+                if int(code) != 0:
+                    problems.append(f"cudaHostRegister: {cudart.cudaGetErrorString(code)} (error {int(code)})")
+        except Exception as error:
+            problems.append(str(error))
 
     def unregister(self, address: int) -> None:
         with self._torch.cuda.device(self._device):
@@ -113,6 +127,9 @@ class DeviceArrays:
 
     def _taken(self, address: int, size: int, _context: Any) -> None:
         try:
+            # Otherwise each forked process, such as a worker of a DataLoader, gets a copy of locked pages, or on an older kernel this
+            # process gets one, and the GPU goes on with reading the old pages.
+            ctypes.CDLL(None).madvise(ctypes.c_void_p(address), ctypes.c_size_t(size), mmap.MADV_DONTFORK)
             problem = self._cuda.register(address, size)
         except Exception as error:
             problem = str(error)
@@ -162,7 +179,8 @@ class DeviceArrays:
     def _arrays(self, memory: Any, layout: list) -> dict:
         groups: dict = {group: {} for group, _ in self._groups}
         for group, name, begin, end, shape, dtype in layout:
-            groups[group][name] = memory[begin:end].view(dtype).view(shape)
+            # By .data a field is no view: a loop may change one in place while autograd holds another, as it may in host memory.
+            groups[group][name] = memory[begin:end].view(dtype).view(shape).data
         return groups[""] if self._plain else groups
 
     def make_room(self) -> None:

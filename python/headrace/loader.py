@@ -451,8 +451,10 @@ class Loader:
                 try:
                     self._give_back()
                     if self._device is not None:
-                        self._ahead.clear()
-                        self._device.close()
+                        try:
+                            self._device.close()
+                        finally:
+                            self._ahead.clear()  # after the copies: what another thread allocates may get their memory
                 finally:
                     self._library.close(handle)
 

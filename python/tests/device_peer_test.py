@@ -6,6 +6,8 @@ import os
 import random
 import sys
 import tempfile
+import threading
+import time
 import unittest
 import weakref
 from pathlib import Path
@@ -206,6 +208,29 @@ class OnADevice(host.LoaderTest):
         self.assertEqual([n for tensor in kept for n in tensor.tolist()], list(range(50)))
         self.assertEqual(machine.alive, 7)
 
+    def test_a_field_may_be_changed_while_autograd_holds_another(self):
+        self.simulated(at_once(Machine(0)))
+        with mr.Loader(self.rows(), 8, device="cuda") as loader:
+            batch = next(iter(loader))
+            weight = torch.ones((), requires_grad=True)
+            loss = (weight * batch["x"].float()).sum()
+            batch["n"].add_(1)
+            loss.backward()
+        self.assertEqual(batch["n"].tolist(), list(range(1, 9)))
+
+    def test_a_loader_that_is_closed_holds_a_batch_until_it_is_copied(self):
+        machine, held = self.simulated(Machine(0)), []
+        drain = machine.drain
+        machine.drain = lambda: held.append(machine.alive) or drain()
+        with mr.Loader(self.rows(), 8, readers=2, device="cuda") as loader:
+            for batch in loader:
+                del batch
+                time.sleep(0.05)  # the next one is read
+                if any(isinstance(each, _device.Copy) for each in loader._ahead):
+                    break
+        self.assertEqual(held, [1])
+        self.assertEqual(machine.alive, 0)
+
     def test_a_failure_comes_at_its_batch(self):
         def fails(sample, draws):
             return {"y": 1 // (int(sample["n"]) - 20)}
@@ -261,6 +286,20 @@ class OnADevice(host.LoaderTest):
             self.assertIn("pageable memory", loader.plan())
             self.assertEqual(len(list(loader)), 7)
 
+    def test_a_forked_process_gets_no_copy_of_registered_memory(self):
+        machine = self.simulated(at_once(Machine(0)))
+        with mr.Loader(self.rows(), 8, device="cuda") as loader:
+            next(iter(loader))
+            begin, flags = 0, {}
+            for line in Path("/proc/self/smaps").read_text().splitlines():
+                if line.startswith("VmFlags:"):
+                    flags[begin] = line.split()[1:]
+                elif "-" in line.split()[0]:
+                    begin = int(line.split("-")[0], 16)
+            self.assertTrue(machine.registered)
+            for address in machine.registered:
+                self.assertIn("dc", flags[max(start for start in flags if start <= address)])  # don't copy
+
     def test_places_that_are_refused(self):
         for device, word in (("cuda", "finds no GPU"), ("mps", "leave it out"), ("gpu", "cuda:1")):
             if device == "cuda" and torch.cuda.is_available():
@@ -302,6 +341,15 @@ class Calls(unittest.TestCase):
         self.assertIs(event, own.record_event.return_value)
         calls.cudart().cudaHostRegister.assert_called_once_with(4096, 64, 0)
         calls.cudart().cudaHostUnregister.assert_called_once_with(4096)
+
+    def test_a_failed_registration_leaves_its_error_in_no_thread_that_launches(self):
+        calls, threads = mock.MagicMock(), []
+        calls.cudart().cudaHostRegister.side_effect = lambda *_: threads.append(threading.get_ident()) or 801
+        calls.cudart().cudaGetErrorString.side_effect = {801: "operation not supported"}.get
+        with mock.patch.object(torch, "cuda", calls):
+            self.assertEqual(_device.Cuda(torch.device("cpu")).register(4096, 64), "cudaHostRegister: operation not supported (error 801)")
+        self.assertNotEqual(threads, [threading.get_ident()])
+        self.assertEqual(len(threads), 1)
 
 
 @unittest.skipUnless(torch.cuda.is_available(), "there is no GPU")

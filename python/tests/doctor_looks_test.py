@@ -11,7 +11,7 @@ from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from headrace import _library  # noqa: E402
-from headrace._script import borders, looks, verdict  # noqa: E402
+from headrace._script import borders, looks, verdict, watcher  # noqa: E402
 from headrace._script.kept import Kept  # noqa: E402
 from headrace._script.memory import Memory  # noqa: E402
 
@@ -129,6 +129,36 @@ class Text(unittest.TestCase):
             said = verdict.diagnose({}, {"num_workers": "it is iterable", "validation.persistent_workers": "make it once"})
         self.assertEqual([finding["heed"] for finding in said["findings"]], [["it is iterable"], ["make it once"]])
         self.assertEqual((said["verdict"], said["findings"][1]["text"]), ("Steps wait. It is iterable.", "validation_input; make it once"))
+
+
+class AnotherGpu(unittest.TestCase):
+    """A script that trains on cuda:1, while the current device is cuda:0."""
+
+    def setUp(self):
+        self.torch = mock.MagicMock()
+        self.torch.cuda.current_stream = lambda device=None: ("stream", device)
+        self.torch.cuda.current_device.return_value = 0
+        patched = mock.patch.dict(sys.modules, {"torch": self.torch, "torch.cuda": self.torch.cuda})
+        patched.start()
+        self.addCleanup(patched.stop)
+
+    def test_a_loss_is_read_when_the_stream_that_copies_it_has_done_so(self):
+        loss, watching = mock.MagicMock(), mock.MagicMock()
+        watcher.Watcher._send_for(watching, loss, 0, 0)
+        self.torch.cuda.Event.return_value.record.assert_called_once_with(("stream", loss.device))
+
+    def test_the_gpu_that_is_watched_is_that_of_the_loss(self):
+        loss = mock.MagicMock(is_cuda=True)
+        loss.device.index = 1
+        watching, library = mock.MagicMock(looks=None, pending_loss=None), mock.MagicMock()
+        watching._start_looking = lambda gpu: watcher.Watcher._start_sampler(watching, gpu)
+        self.torch.cuda.is_current_stream_capturing.return_value = True
+        with mock.patch.object(borders, "plain_tensor", lambda _: loss), mock.patch.object(_library, "library", lambda: library), \
+                mock.patch.object(_library, "text", lambda said: said):
+            watcher.Watcher.look(watching, 0, loss)
+            library.sampler_start.assert_called_once_with(1)
+            watcher.Watcher._start_sampler(watching, None)
+        library.sampler_start.assert_called_with(0)
 
 
 if __name__ == "__main__":

@@ -183,6 +183,16 @@ TEST_F(Graph, StepsOfSeveralMicroBatchesAreTheSameToTheBit) {
   expect_replays({{"memory.micro_batches", 2}, {"toy.with", "dropout memory"}});
 }
 
+TEST_F(Graph, AProfileOfStepsThatAreLaunchedTwiceIsWarnedOf) {
+  const auto said = [&](std::int64_t skip) {
+    testing::internal::CaptureStderr();
+    (void)run({{"train.max_steps", 2}, {"profile.steps", 1}, {"profile.skip", skip}});
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_THAT(said(9), HasSubstr("--profile.skip=10 leaves them out"));
+  EXPECT_THAT(said(10), testing::Not(HasSubstr("leaves them out")));
+}
+
 TEST_F(Graph, OffloadingIsToldFromTheStart) { EXPECT_EQ(same({{"memory.offload", "1 KB"}}).reason, "activations are offloaded"); }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include "millrace/data/sources/memory_source.h"
 #include "millrace/memory/block.h"
 #include "millrace/memory/offload.h"
+#include "millrace/metrics/board.h"
 #include "millrace/snapshot/writer.h"
 #include "millrace/train/step/feed.h"
 #include "millrace/train/step/pinned_arena.h"
@@ -202,6 +203,14 @@ TEST_F(Way, AGraphThatIsNeverWalkedLeavesNothingBehind) {
   }
   backend_->synchronize(0);
   EXPECT_EQ(backend_->memory(0).allocated_bytes, weight.nbytes());
+}
+
+TEST_F(Way, LabelsOfTheDeviceAreThereBeforeTheHostCountsThem) {
+  const at::Tensor predicted = at::arange(3, at::kLong);
+  metrics::Board board;
+  board.add_classification(predicted, predicted.to(kGpu), {.classes = {"a", "b", "c"}});
+  const metrics::Confusion table = board.tables().at(0);
+  for (std::size_t i = 0; i < 9; ++i) EXPECT_EQ(table.counts[i], i % 4 == 0 ? 1 : 0) << i;
 }
 
 }  // namespace

@@ -32,8 +32,8 @@ ABOUT = {
     "profile": "Three steps as Kineto records them: kernels, copies, waits, and the part of the time in which the GPU does nothing.",
     "python": "`headrace.Loader(device=\"cuda\")` in a training loop in Python: torn batches, and what its copies cost a step. Only where it is asked for, "
               "by `--parts python`.",
-    "sanitizer": "`compute-sanitizer` over the tests of the kernels of ours. Only where it is asked for, by `--parts sanitizer`: it looks at everything that "
-                 "torch loads as well, and takes longer than a call of nine minutes has left.",
+    "sanitizer": "`compute-sanitizer`, memcheck and racecheck, over the kernels of ours in their tests. Only where it is asked for, by `--parts sanitizer`: "
+                 "it takes longer than a call of nine minutes has left.",
 }
 SECTION = re.compile(r"^## ", re.MULTILINE)
 RESULT = re.compile(r"^### ", re.MULTILINE)

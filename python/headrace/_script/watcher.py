@@ -321,11 +321,11 @@ class Watcher:
     def look(self, now: int, tensors: Any) -> None:
         """At a backward pass, now and then: the loss, and what changes slowly."""
         began = time.perf_counter_ns()
-        if self.looks is None:
-            self._start_looking()
         from torch.cuda import is_current_stream_capturing as is_capturing
         loss = borders.plain_tensor(tensors[0] if type(tensors) in (list, tuple) and tensors else tensors)
         on_gpu = loss is not None and loss.is_cuda
+        if self.looks is None:
+            self._start_looking(loss.device.index if on_gpu else None)
         self.on_gpu = self.on_gpu or on_gpu
         if on_gpu and is_capturing():  # a graph would repeat what is done here, and a question about an event ends it
             loss = None
@@ -377,7 +377,7 @@ class Watcher:
         host = torch.empty((), dtype=torch.float32, pin_memory=True)
         host.copy_(loss.detach().reshape(()).float(), non_blocking=True)
         event = torch.cuda.Event()
-        event.record()
+        event.record(torch.cuda.current_stream(loss.device))  # the copy's: the loss may be on another GPU than the current one
         self.pending_loss = (host, event, self.accounts.steps, now, place)
 
     def _take_pending(self) -> None:
@@ -386,12 +386,12 @@ class Watcher:
             self._add_row(step, now, float(host), place)
             self.pending_loss = None
 
-    def _start_looking(self) -> None:
+    def _start_looking(self, gpu: int | None) -> None:
         from headrace._script.looks import Looks
         self.thread_taken = True
         (self.folder / "trains").touch()
         self.dialect = evidence.dialect_of(sys._getframe(3))
-        self._start_sampler()
+        self._start_sampler(gpu)
         self.looks = Looks(self)
         self.looks.start()
         if multiprocessing.parent_process() is not None:  # such a process does not run atexit where it was forked
@@ -399,14 +399,16 @@ class Watcher:
             Finalize(None, self.finish, exitpriority=0)
         atexit.register(self.finish)
 
-    def _start_sampler(self) -> None:
-        """The library's, a thread of its own that knows the machine. Without it the evidence says less."""
+    def _start_sampler(self, gpu: int | None) -> None:
+        """The library's, a thread of its own that knows the machine. Without it the evidence says less. `gpu`: that of the loss, if known."""
         import torch
         from headrace import _library
         try:
             library = _library.library()
             self.machine = _library.text(library.machine())
-            self.sampler = library.sampler_start(torch.cuda.current_device() if torch.cuda.is_initialized() else -1)
+            if type(gpu) is not int:
+                gpu = torch.cuda.current_device() if torch.cuda.is_initialized() else -1
+            self.sampler = library.sampler_start(gpu)
         except Exception:
             self.sampler = None
 

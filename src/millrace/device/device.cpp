@@ -108,13 +108,17 @@ Choice detail::choose(const std::string& wish, int local_rank, const Backend* cu
   if (index && cuda != nullptr && *index < cuda->device_count()) return choose_gpu(*index, *cuda);
   std::string what = "device.name \"" + wish + "\" is not a device";
   if (index && cuda == nullptr) what = "device.name \"" + wish + "\" needs a GPU that this program can use";
+  std::string next = "use auto, cpu" + std::string(cuda != nullptr ? ", cuda or cuda:<number>" : "");
   if (index && cuda != nullptr) {
+    const bool is_only = cuda->device_count() == 1;
+    if (!wish.starts_with("cuda:"))
+      next = "start no more ranks on a machine than it has GPUs" +
+             std::string(is_only ? ", or set device.name=cuda:0 if each rank sees a GPU of its own, as by srun --gpus-per-task=1"
+                                 : "");
     what = "device.name \"" + wish + "\" needs GPU " + std::to_string(*index) + ", but there " +
-           (cuda->device_count() == 1 ? "is 1" : "are " + std::to_string(cuda->device_count()));
+           (is_only ? "is 1" : "are " + std::to_string(cuda->device_count()));
   }
-  throw ConfigError({.what = what,
-                     .where = "devices: " + list_devices(cuda, why_no_cuda),
-                     .next = "use auto, cpu" + std::string(cuda != nullptr ? ", cuda or cuda:<number>" : "")});
+  throw ConfigError({.what = what, .where = "devices: " + list_devices(cuda, why_no_cuda), .next = next});
 }
 
 }  // namespace millrace::device

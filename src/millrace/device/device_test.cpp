@@ -102,7 +102,8 @@ TEST(Choose, RefusalsNameTheDevicesThereAre) {
             "  where    devices: cpu; no cuda: no driver\n"
             "  next     use auto, cpu");
   EXPECT_THAT(refusal("cuda:2", 0, &two), HasSubstr("needs GPU 2, but there are 2"));
-  EXPECT_THAT(refusal("cuda", 1, &one), HasSubstr("needs GPU 1, but there is 1"));
+  EXPECT_THAT(refusal("cuda", 1, &one), AllOf(HasSubstr("needs GPU 1, but there is 1"), HasSubstr("set device.name=cuda:0 if")));
+  EXPECT_THAT(refusal("auto", 2, &two), AllOf(HasSubstr("start no more ranks"), testing::Not(HasSubstr("cuda:0 if"))));
   for (const char* word : {"", "cuda:", "cuda:x", "cuda:1x", "cuda:-1", "cuda:99999999999", "CPU"}) {
     EXPECT_THAT(refusal(word, 0, &two), HasSubstr("is not a device")) << word;
   }
@@ -136,7 +137,7 @@ TEST(Backends, CudaIsThereOrSaysWhyNot) {
   } else if (dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) == nullptr) {
     EXPECT_EQ(reason, "no NVIDIA driver (libcuda.so.1 is not there)");
   } else {
-    EXPECT_THAT(reason, testing::AnyOf(HasSubstr("CUDA plugin"), HasSubstr("GPU"), HasSubstr("driver")));
+    EXPECT_THAT(reason, testing::AnyOf(HasSubstr("CUDA"), HasSubstr("GPU"), HasSubstr("driver")));
   }
 }
 
@@ -147,6 +148,20 @@ TEST(Backends, KernelsAreForGpusThatTheirCodeIsFor) {
     EXPECT_EQ(detail::kernels_for(FakeGpus(2, oldest), &own), &own) << oldest.first;
   EXPECT_EQ(detail::kernels_for(FakeGpus(2, {7, 5}), &own), nullptr);
   EXPECT_EQ(detail::kernels_for(FakeGpus(1), nullptr), nullptr);
+}
+
+TEST(Backends, AMissingGpuHasTheReasonOfCuda) {
+  const auto why = [](int error, const char* visible = nullptr) {
+    return detail::why_no_device(error, "what CUDA says", 12040, 13000, visible);
+  };
+  EXPECT_EQ(why(35), "the NVIDIA driver is for CUDA 12.4 and LibTorch needs CUDA 13.0: install a newer driver");
+  EXPECT_EQ(why(802),
+            "CUDA does not start: what CUDA says (error 802); GPUs that are linked by NVSwitch wait for the service "
+            "nvidia-fabricmanager");
+  EXPECT_EQ(why(999), "CUDA does not start: what CUDA says (error 999)");
+  EXPECT_EQ(why(100), "the NVIDIA driver lists no GPU");
+  EXPECT_EQ(why(100, ""), "the NVIDIA driver lists no GPU; CUDA_VISIBLE_DEVICES is \"\"");
+  EXPECT_EQ(why(0, "5"), "the NVIDIA driver lists no GPU; CUDA_VISIBLE_DEVICES is \"5\"");
 }
 
 TEST(Backends, PluginThatDoesNotLoadSaysWhy) {

@@ -34,7 +34,7 @@ Opened open_cuda() {
       {folder, folder / "lib", folder.parent_path() / "lib", folder.parent_path().parent_path() / "lib"}, opened.reason);
   if (backend == nullptr) return opened;
   if (backend->device_count() == 0) {
-    opened.reason = "the NVIDIA driver lists no GPU";
+    if (opened.reason.empty()) opened.reason = "the NVIDIA driver lists no GPU";
     return opened;
   }
   opened.backend = backend;
@@ -69,6 +69,8 @@ Backend* detail::open_plugin(const std::vector<fs::path>& folders, std::string& 
     }
     if (const auto own = reinterpret_cast<KernelsEntry>(dlsym(library, kKernelsEntry)); own != nullptr)
       kernels::set_device_table(c10::kCUDA, kernels_for(*backend, own()));
+    const auto why = reinterpret_cast<NoDeviceEntry>(dlsym(library, kNoDeviceEntry));
+    if (backend->device_count() == 0 && why != nullptr) reason = why();
     return backend;
   }
   reason = std::string("this build has no CUDA plugin (") + kPluginFile + ")";

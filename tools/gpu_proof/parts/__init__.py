@@ -14,7 +14,7 @@ ALL = [
     Part("graph", 75, "A step as a graph"),
     Part("feed", 60, "The loader feeds the device"),
     Part("profile", 55, "Where a step's time goes"),
-    Part("python", 90, "headrace feeds a loop in Python", asked=True),
+    Part("python", 150, "headrace feeds a loop in Python", asked=True),
     Part("sanitizer", 130, "compute-sanitizer", asked=True),
     Part("steps", WHOLE_SECONDS, "A step beside Python"),
 ]

@@ -18,6 +18,9 @@ from .life import train
 OFF = ["--off", "step_graph"]
 RUN_STEPS = 40
 STEPS, ROUNDS = 20, 3  # of a turn, and turns that count
+# Steps after which it is known whether a step becomes a graph. `bench step` makes them before its first turn, where they are not made yet; then
+# the program without a graph would have made fewer steps, and another loss.
+WARMUP = 10
 FIRST_LIMIT = 40  # seconds until all programs have done their first turn, in which they take up the device side by side
 TURN_LIMIT = 15
 TOLERANCE = {"fp32": 1e-5, "bf16": 1e-3}  # of losses, relative
@@ -52,11 +55,17 @@ def told_of(report):
     return "" if not graph or graph.get("taken") else f"no graph: {graph.get('reason') or 'no reason given'}"
 
 
+def told_of_run(proof, run):
+    """What a run's log says of the graph, "" where it took one."""
+    said = run.log("step_graph")
+    return told_of({"step_graph": said[-1] if said else {"taken": False}}) if proof.on_gpu else ""
+
+
 class Bench:
     """`millrace bench step`, which makes a turn of steps for each line that it gets."""
 
     def __init__(self, proof, recipe, precision, name, *words):
-        shape, warmup, steps_ = ("gpu-small", 3, STEPS) if proof.on_gpu else ("cpu-small", 1, 2)
+        shape, warmup, steps_ = ("gpu-small", WARMUP, STEPS) if proof.on_gpu else ("cpu-small", 1, 2)
         self.words = [proof.program, "bench", "step", recipe, "--shape", shape, "--precision", precision, "--threads", 2, "--warmup", warmup,
                       "--steps", steps_, "--rounds", "stdin", "--json", f"--device.name={proof.device}", "--device.layout=contiguous", *words]
         self.said = proof.scratch / f"graph-{recipe}-{precision}-{name}.err"
@@ -165,11 +174,11 @@ def same_state(proof, cell, graph, plain):
         a, b = graph.summary(), plain.summary()
         said = f"{b['steps']} steps, last loss {a['loss']['last']:.7g} and {b['loss']['last']:.7g} without"
         if a["state_sha256"] == b["state_sha256"]:
-            proof.row(what, f"state the same to the bit; {said}", good_on(proof), told_of(a))
+            proof.row(what, f"state the same to the bit; {said}", good_on(proof), told_of_run(proof, graph))
             return
         distance = training.loss_distance(graph.losses(), plain.losses())
         good = distance <= TOLERANCE[cell[1]]
-        proof.row(what, f"state not the same; losses equal {alike(distance)}; {said}", good_on(proof) if good else "differs", told_of(a), apart=distance)
+        proof.row(what, f"state not the same; losses equal {alike(distance)}; {said}", good_on(proof) if good else "differs", told_of_run(proof, graph), apart=distance)
 
 
 def runs(proof):

@@ -4,6 +4,8 @@ from concurrent.futures import ThreadPoolExecutor
 from .. import trace, training
 
 STEPS = 3
+# Of a step that becomes a graph: four launched piece by piece, one recorded, two launched twice to compare both ways, three timed.
+SKIP = 10
 LIMIT = 20
 EACH = 7  # seconds that those to come are left, where one takes long
 
@@ -12,7 +14,7 @@ def one(proof, recipe, to_come=0):
     with proof.trying(recipe):
         run = proof.scratch / "profile" / recipe
         limit = LIMIT if proof.small else max(min(LIMIT, proof.left() - EACH * to_come), EACH)
-        done = proof.run([proof.program, *training.smoke(recipe, 12, f"--profile.steps={STEPS}", "--profile.skip=6", f"--device.name={proof.device}", "--run", run)], limit)
+        done = proof.run([proof.program, *training.smoke(recipe, SKIP + STEPS + 1, f"--profile.steps={STEPS}", f"--profile.skip={SKIP}", f"--device.name={proof.device}", "--run", run)], limit)
         file = max((run / "profile").glob("*.trace.json"))
         proof.keep(file, f"traces/{recipe}.pt.trace.json")
         found = {**trace.read(file), "trace_bytes": file.stat().st_size, "seconds": round(done.seconds, 1)}

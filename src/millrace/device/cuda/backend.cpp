@@ -6,6 +6,8 @@
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
+#include <dlfcn.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <cstdlib>
@@ -31,12 +33,32 @@ void let_segments_grow() {
   c10::CachingAllocator::setAllocatorSettings("expandable_segments:True");
 }
 
+// True if the allocator's segments can grow. A vGPU may not map memory into addresses that are reserved before, and in WSL the
+// driver refuses the kind of memory that LibTorch asks for (pytorch/pytorch#192330): the first tensor would end the run.
+bool segments_can_grow(int devices) {
+  if (::access("/dev/dxg", F_OK) == 0) return false;  // WSL
+  void* const driver = ::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+  if (driver == nullptr) return true;
+  using Get = int (*)(int* device, int ordinal);
+  using Ask = int (*)(int* value, int attribute, int device);
+  const auto get = reinterpret_cast<Get>(::dlsym(driver, "cuDeviceGet"));
+  const auto ask = reinterpret_cast<Ask>(::dlsym(driver, "cuDeviceGetAttribute"));
+  constexpr int kVirtualMemory = 102;  // CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED; cudart has no name for it
+  bool can = true;
+  for (int i = 0; i < devices && get != nullptr && ask != nullptr; ++i) {
+    int device = 0, value = 1;
+    if (get(&device, i) == 0 && ask(&value, kVirtualMemory, device) == 0) can = can && value != 0;
+  }
+  ::dlclose(driver);
+  return can;
+}
+
 c10::DeviceIndex as_index(int index) { return static_cast<c10::DeviceIndex>(index); }
 
 class CudaBackend final : public Backend {
  public:
   CudaBackend() {
-    let_segments_grow();
+    if (segments_can_grow(c10::cuda::device_count())) let_segments_grow();
     for (int i = 0; i < c10::cuda::device_count(); ++i) {
       cudaDeviceProp properties{};
       if (cudaGetDeviceProperties(&properties, i) != cudaSuccess) break;
@@ -147,5 +169,23 @@ extern "C" __attribute__((visibility("default"))) millrace::device::Backend* mil
     return &backend;
   } catch (...) {
     return nullptr;
+  }
+}
+
+extern "C" __attribute__((visibility("default"))) const char* millrace_cuda_no_device() {
+  try {
+    static const std::string reason = [] {
+      int count = 0, driver = 0, runtime = 0;
+      const cudaError_t status = cudaGetDeviceCount(&count);
+      (void)cudaGetLastError();  // clears the error, which a later call would report again
+      if (status == cudaSuccess && count > 0) return std::string();
+      (void)cudaDriverGetVersion(&driver);
+      (void)cudaRuntimeGetVersion(&runtime);
+      return millrace::device::detail::why_no_device(static_cast<int>(status), cudaGetErrorString(status), driver, runtime,
+                                                     std::getenv("CUDA_VISIBLE_DEVICES"));
+    }();
+    return reason.c_str();
+  } catch (...) {
+    return "";
   }
 }

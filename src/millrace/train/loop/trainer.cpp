@@ -27,6 +27,10 @@ using telemetry::Span;
 
 namespace {
 
+// Steps of a run on a GPU after which the next ones usually are of one kind: four are launched piece by piece, one is recorded,
+// two are launched twice to compare both ways, three are timed (train/step/step_graph.cpp).
+constexpr std::int64_t kMixedSteps = 10;
+
 // Each metric's value at the latest validation.
 metrics::Means latest_of(const Scores& scores) {
   metrics::Means means;
@@ -450,6 +454,10 @@ void Trainer::fall_back_if_due() {
 
 void Trainer::use_graph() {
   const std::string why_not = StepGraph::use(*parts_.stepper);
+  if (why_not.empty() && profiler_ && parts_.config->profile.skip < kMixedSteps)
+    reporter_.warning(
+        "the profile covers steps that are recorded as graphs or launched twice to check the recording: --profile.skip=" +
+        std::to_string(kMixedSteps) + " leaves them out, --off step_graph launches all steps alike");
   if (why_not.empty() || parts_.stepper->device().is_cpu()) return;
   parts_.plan->set({"device.step_graph", "off", "auto", why_not});
   write_plan();
