@@ -102,6 +102,9 @@ TEST_F(Slurm, MistakesWriteNothing) {
           "--sbatch=--time=8:00:00");
   refused({"--slurm=job", "--nproc=1", "doctor"}, "names its recipe", "train RECIPE");
   refused({"--sbatch=--time=1", "--nproc=1", "train", "cosmology"}, "--sbatch is for a batch file", "--slurm job.sbatch");
+  refused({"-", "1", "train", "cosmology"}, "launch knows no option -", "come after its recipe");
+  refused({"--nproc=1", "--nodes=2", "--at=localhost:0", "train", "cosmology"}, "--at is \"0\"", "millrace launch --help");
+  refused({"--nproc=1", "--nodes=2", "--at=localhost:95047", "train", "cosmology"}, "port 95047", "--rank 0");
   EXPECT_EQ(read_text(root_.path() / "there"), "mine");
   EXPECT_FALSE(stdfs::exists(root_.path() / "job"));
 }

@@ -72,7 +72,8 @@ Options options_of(const std::vector<std::string>& words) {
   for (; i < words.size() && words[i].starts_with("-") && words[i] != "--"; ++i) {
     const std::string& word = words[i];
     const std::size_t equals = word.find('=');
-    std::string name = word.substr(word.find_first_not_of('-'), equals == std::string::npos ? equals : equals - 2);
+    const std::size_t begin = std::min(word.find_first_not_of('-'), word.size());
+    std::string name = word.substr(begin, equals == std::string::npos ? equals : equals - begin);
     std::ranges::replace(name, '_', '-');
     if (equals == std::string::npos && i + 1 >= words.size())
       throw UsageError({word + " needs a value", "command line", "see millrace launch --help"});
@@ -134,8 +135,13 @@ void check(const Options& options) {
 distributed::MeetingPoint::Address place_of(const Options& options) {
   if (options.at.empty()) return {"127.0.0.1", 0};
   const std::size_t colon = options.at.rfind(':');
-  const std::string port = colon == std::string::npos ? "0" : options.at.substr(colon + 1);
-  return {options.at.substr(0, colon), number("at", port, 0)};
+  const std::string text = colon == std::string::npos ? "0" : options.at.substr(colon + 1);
+  const int port = number("at", text, options.nodes > 1 ? 1 : 0);
+  constexpr int kLastPort = 65535;
+  if (port > kLastPort)
+    throw UsageError({"--at names port " + text + ", but the last port is " + std::to_string(kLastPort), "--at",
+                      "give a port that is free on the machine with --rank 0"});
+  return {options.at.substr(0, colon), port};
 }
 
 std::filesystem::path make_logs(const Options& options) {
