@@ -7,6 +7,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 #include <thread>
 #include <utility>
@@ -85,6 +86,28 @@ TEST(Ranks, AStoppedLauncherDoesNotTakeItsOwnPauseForAHang) {
   ::kill(launcher, SIGTERM);
   EXPECT_EQ(program.finish(launcher), 128 + SIGTERM) << program.output();
   EXPECT_THAT(program.output(), Not(HasSubstr("is frozen")));
+}
+
+// A launcher waits minutes for the one that holds the meeting point; a signal ends the wait.
+TEST(Ranks, ASignalEndsTheWaitForAnotherMachine) {
+  RankProgram program("language_model");
+  const std::string place = "127.0.0.1:" + std::to_string(40000 + ::getpid() % 20000);
+  const std::vector<std::string> options = {"--nodes", "2", "--rank", "1", "--at", place};
+  const pid_t launcher = program.start(program.launched(2, program.words("run", 4, 10), options));
+  std::this_thread::sleep_for(std::chrono::seconds(2));
+  ::kill(launcher, SIGINT);
+  EXPECT_EQ(program.finish(launcher), 128 + SIGINT) << program.output();
+}
+
+TEST(Ranks, ALogOnAFullDiskIsTold) {
+  RankProgram program("language_model");
+  std::filesystem::create_directory(program.folder() / "logs");
+  std::filesystem::create_symlink("/dev/full", program.folder() / "logs" / "rank-0.log");
+  std::filesystem::create_directory(program.folder() / "logs" / "rank-1.log");
+  ASSERT_EQ(program.run(program.launched(2, program.words("run", 2, 3))), 0) << program.output();
+  EXPECT_THAT(program.output(), ContainsRegex("output of rank 0 is not kept in .*: No space left on device"));
+  EXPECT_THAT(program.output(), ContainsRegex("output of rank 1 is not kept in .*: Is a directory"));
+  EXPECT_THAT(program.output(), HasSubstr("[0] done at step 3"));
 }
 
 // How long ranks wait for absent ones is a setting of its own, and its error names them.

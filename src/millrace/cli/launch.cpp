@@ -4,6 +4,7 @@
 #include <charconv>
 #include <ctime>
 #include <filesystem>
+#include <optional>
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
@@ -185,7 +186,9 @@ int run_launch(const Invocation& call) {
   telemetry::Console console(telemetry::Console::Mode::automatic, json ? 2 : 1);
   install_signal_handlers();
   constexpr double kWaitForMachines = 300;
+  std::optional<BeforeFirstStep> waiting(std::in_place, json ? STDERR_FILENO : STDOUT_FILENO, 1U);
   distributed::MeetingPoint meeting(place_of(options), options.node == 0, kWaitForMachines);
+  waiting.reset();  // from here on a signal is handed on to the ranks
   RankStart start{.words = options.words, .ranks = {}, .host = meeting.address().host, .port = meeting.address().port};
   start.most_restarts = options.restarts;
   start.logs = make_logs(options);

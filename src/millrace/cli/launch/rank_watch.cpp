@@ -225,12 +225,17 @@ class Watch {
       child.status = status;
       child.ended = steady_seconds();
       ::kill(-child.pid, SIGKILL);  // also ends processes that the rank has started
-      const bool was_asked = handed_on_ != 0 && WIFEXITED(status) && WEXITSTATUS(status) == exit_code_for(handed_on_);
-      if (was_asked || ended_well(child)) continue;
+      if (was_asked(child) || ended_well(child)) continue;
       std::optional<double>& since = was_stopped(child) ? first_stop_ : first_end_;
       if (!since) since = child.ended;
     }
     if (!first_end_ && first_stop_ && steady_seconds() > *first_stop_ + kStopGrace) first_end_ = first_stop_;
+  }
+
+  // True if the rank ended as the launcher's signal asked. A rank that is still starting has no handler, and is killed by it.
+  bool was_asked(const Child& child) const {
+    if (handed_on_ == 0 || !child.status) return false;
+    return WIFSIGNALED(*child.status) ? WTERMSIG(*child.status) == handed_on_ : stop_signal_of(*child.status) == handed_on_;
   }
 
   // True if a signal to a single rank stopped it. The other ranks stop after the same step, so that is no failure.
@@ -289,11 +294,11 @@ class Watch {
   void blame() {
     const auto rank_of = [&](const Child& child) {
       if (!child.status) return 9;
+      if (was_asked(child)) return 7;
       const int status = *child.status;
       if (WIFSIGNALED(status)) return 0;
       if (ended_well(child)) return 8;
       if (WEXITSTATUS(status) == 0) return 1;
-      if (handed_on_ != 0 && WEXITSTATUS(status) == exit_code_for(handed_on_)) return 7;
       return child.output->error().starts_with("DistributedError") && child.output->error().find(" lost ") != std::string::npos
                  ? 3
                  : 2;

@@ -1,25 +1,38 @@
 #include "millrace/cli/launch/detail/rank_output.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <array>
 #include <cctype>
 #include <cerrno>
 #include <cstring>
+#include <string_view>
+#include <utility>
 
 #include "millrace/base/error.h"
 
 namespace millrace::cli {
 namespace {
 
-void write_all(int descriptor, std::string_view text) {
+// Returns false if the text could not be written. The run must continue even if the reader of its output is gone.
+bool write_all(int descriptor, std::string_view text) {
+  constexpr int kPatienceMs = 1000;
   while (!text.empty()) {
     const ssize_t written = ::write(descriptor, text.data(), text.size());
     if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return;  // if the reader of the output is gone, the run must continue
+    pollfd ready{descriptor, POLLOUT, 0};  // another program may have set the terminal not to block
+    if (written < 0 && errno == EAGAIN && ::poll(&ready, 1, kPatienceMs) > 0) continue;
+    if (written <= 0) return false;
     text.remove_prefix(static_cast<std::size_t>(written));
   }
+  return true;
+}
+
+void tell_lost_log(int rank, const std::filesystem::path& log, int error) {
+  (void)write_all(STDERR_FILENO, "warning: the output of rank " + std::to_string(rank) + " is not kept in " + log.string() +
+                                     " from here on: " + std::strerror(error) + "\n");
 }
 
 // True for the first line of an error in three parts, such as "DataError  sample 7 ...".
@@ -35,6 +48,7 @@ bool begins_error(const std::string& line) {
 
 RankOutput::RankOutput(int rank, const std::filesystem::path& log, bool plain) : rank_(rank), plain_(plain), log_path_(log) {
   log_ = ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  if (log_ < 0) tell_lost_log(rank, log, errno);
   err_.screen = 2;
   for (Pipe* pipe : {&out_, &err_}) {
     std::array<int, 2> ends{};
@@ -65,9 +79,12 @@ void RankOutput::take() {
   take(err_);
 }
 
+// Takes no more at once than a pipe can hold, because a rank that writes without end must not keep the launcher from its other
+// work.
 void RankOutput::take(Pipe& pipe) {
+  constexpr int kMostReads = 16;
   std::array<char, 65536> part{};
-  while (pipe.read >= 0) {
+  for (int reads = 0; pipe.read >= 0 && reads < kMostReads; ++reads) {
     const ssize_t got = ::read(pipe.read, part.data(), part.size());
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) break;
@@ -88,9 +105,12 @@ void RankOutput::take(Pipe& pipe) {
 
 void RankOutput::show(Pipe& pipe, const std::string& line) {
   if (&pipe == &err_ && begins_error(line)) error_ = line;
-  if (log_ >= 0) write_all(log_, line + "\n");
+  if (log_ >= 0 && !write_all(log_, line + "\n")) {
+    tell_lost_log(rank_, log_path_, errno);
+    ::close(std::exchange(log_, -1));
+  }
   const std::string prefix = plain_ && &pipe == &out_ ? "" : "[" + std::to_string(rank_) + "] ";
-  write_all(pipe.screen, prefix + line + "\n");
+  (void)write_all(pipe.screen, prefix + line + "\n");
 }
 
 }  // namespace millrace::cli
