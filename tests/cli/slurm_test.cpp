@@ -85,6 +85,23 @@ TEST_F(Slurm, AJobThatFailsIsNotQueuedAgain) {
   EXPECT_FALSE(stdfs::exists(root_.path() / "requeued"));
 }
 
+// It would be queued again for ever.
+TEST_F(Slurm, AJobInWhoseTimeNothingIsSavedIsNotQueuedAgain) {
+  program("millrace", "#!/bin/bash\nexit 138\n");
+  program("srun", kSrunOfMachineOne);
+  const Result written =
+      here({MILLRACE_PROGRAM, "launch", "--slurm=job.sbatch", "--nproc=1", "train", "cosmology", "--run=here"});
+  ASSERT_EQ(written.exit_code, 0) << written.err;
+  stdfs::create_directories(root_.path() / "here/snapshots/step-00000010");
+  const Result ended = here({"/bin/bash", "job.sbatch"});
+  EXPECT_EQ(ended.exit_code, 138);
+  EXPECT_THAT(ended.err, HasSubstr("nothing new was saved"));
+  EXPECT_FALSE(stdfs::exists(root_.path() / "requeued"));
+  program("millrace", "#!/bin/bash\nmkdir here/snapshots/step-00000020\nexit 138\n");
+  EXPECT_EQ(here({"/bin/bash", "job.sbatch"}).exit_code, 138);
+  EXPECT_EQ(read_text(root_.path() / "requeued"), "20007\n");
+}
+
 TEST_F(Slurm, MistakesWriteNothing) {
   const auto refused = [&](std::vector<std::string> words, const std::string& what, const std::string& next) {
     words.insert(words.begin(), {MILLRACE_PROGRAM, "launch"});
