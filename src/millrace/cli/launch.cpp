@@ -4,6 +4,7 @@
 #include <charconv>
 #include <ctime>
 #include <filesystem>
+#include <limits>
 #include <optional>
 
 #include "millrace/base/error.h"
@@ -58,12 +59,16 @@ struct Options {
   std::vector<std::string> words;
 };
 
-int number(const std::string& name, const std::string& text, int least) {
+// More are a typing error. Their memory would be taken before the first rank starts.
+constexpr int kMostRanksOfAMachine = 4096, kMostMachines = 1 << 18;
+
+int number(const std::string& name, const std::string& text, int least, int most = std::numeric_limits<int>::max()) {
   int value = 0;
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (code != std::errc() || end != text.data() + text.size() || value < least)
-    throw UsageError({"--" + name + " is \"" + text + "\", not a number from " + std::to_string(least), "command line",
-                      "see millrace launch --help"});
+  if (code != std::errc() || end != text.data() + text.size() || value < least || value > most)
+    throw UsageError({"--" + name + " is \"" + text + "\", not a number from " + std::to_string(least) +
+                          (most == std::numeric_limits<int>::max() ? "" : " to " + std::to_string(most)),
+                      "command line", "see millrace launch --help"});
   return value;
 }
 
@@ -80,9 +85,9 @@ Options options_of(const std::vector<std::string>& words) {
       throw UsageError({word + " needs a value", "command line", "see millrace launch --help"});
     const std::string value = equals == std::string::npos ? words[++i] : word.substr(equals + 1);
     if (name == "nproc" || name == "nproc-per-node") {
-      options.nproc = number(name, value, 1);
+      options.nproc = number(name, value, 1, kMostRanksOfAMachine);
     } else if (name == "nodes" || name == "nnodes") {
-      options.nodes = number(name, value, 1);
+      options.nodes = number(name, value, 1, kMostMachines);
     } else if (name == "rank" || name == "node-rank") {
       options.node = number(name, value, 0);
     } else if (name == "max-restarts") {
