@@ -147,7 +147,9 @@ distributed::MeetingPoint::Address place_of(const Options& options) {
   if (port > kLastPort)
     throw UsageError({"--at names port " + text + ", but the last port is " + std::to_string(kLastPort), "--at",
                       "give a port that is free on the machine with --rank 0"});
-  return {options.at.substr(0, colon), port};
+  std::string host = options.at.substr(0, colon);
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);  // "[::1]:29500"
+  return {std::move(host), port};
 }
 
 std::filesystem::path make_logs(const Options& options) {
@@ -167,7 +169,13 @@ std::filesystem::path make_logs(const Options& options) {
 // The words that start the command again so that it resumes in the run's folder.
 std::vector<std::string> words_to_go_on(std::vector<std::string> words, const std::string& run_folder) {
   std::erase(words, "--fresh");
-  const auto names_run = [](const std::string& word) { return word == "--run" || word.starts_with("--run="); };
+  std::erase(words, "--train.resume=never");
+  const std::vector<std::string> never = {"--train.resume", "never"};
+  if (const auto at = std::ranges::search(words, never); !at.empty()) words.erase(at.begin(), at.end());
+  const auto names_run = [](const std::string& word) {
+    const std::string flag = word.substr(0, word.find('='));
+    return flag == "--run" || flag == "--run.dir";
+  };
   if (!run_folder.empty() && std::ranges::none_of(words, names_run)) words.insert(words.end(), {"--run", run_folder});
   return words;
 }

@@ -35,6 +35,10 @@ void check(const SlurmJob& job) {
   if (any_names(job.words, "--fresh"))
     throw UsageError({"--fresh would start over each time the job is queued again", "flag --fresh",
                       "leave it out; for a new run give another folder: --run DIR"});
+  const std::vector<std::string> never = {"--train.resume", "never"};
+  if (!std::ranges::search(job.words, never).empty() || std::ranges::count(job.words, "--train.resume=never") > 0)
+    throw UsageError({"train.resume=never would refuse to go on each time the job is queued again", "flag --train.resume",
+                      "leave it out; for a new run give another folder: --run DIR"});
   for (const std::string& option : job.sbatch)
     if (!option.starts_with("-") || option.find('\n') != std::string::npos)
       throw UsageError({"\"" + option + "\" is not an option of sbatch", "flag --sbatch",

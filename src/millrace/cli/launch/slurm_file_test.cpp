@@ -63,8 +63,12 @@ TEST(SlurmFile, TheRunFolderIsThatOfTheWords) {
 }
 
 TEST(SlurmFile, WordsThatCanNotGoOnAreRefused) {
-  for (const std::vector<std::string>& words :
-       {std::vector<std::string>{"train"}, {"train", "--run=x"}, {"doctor", "cosmology"}, {"train", "cosmology", "--fresh"}})
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"train"},
+                                                {"train", "--run=x"},
+                                                {"doctor", "cosmology"},
+                                                {"train", "cosmology", "--fresh"},
+                                                {"train", "cosmology", "--train.resume=never"},
+                                                {"train", "cosmology", "--train.resume", "never"}})
     EXPECT_THROW(static_cast<void>(slurm_text({.words = words})), UsageError);
   EXPECT_THROW(static_cast<void>(slurm_text({.sbatch = {"time=8"}, .words = {"train", "cosmology"}})), UsageError);
   EXPECT_THROW(static_cast<void>(slurm_text({.sbatch = {"--a\nrm"}, .words = {"train", "cosmology"}})), UsageError);
