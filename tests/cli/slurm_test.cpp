@@ -120,6 +120,8 @@ TEST_F(Slurm, MistakesWriteNothing) {
   refused({"--slurm=job", "--nproc=1", "doctor"}, "names its recipe", "train RECIPE");
   refused({"--sbatch=--time=1", "--nproc=1", "train", "cosmology"}, "--sbatch is for a batch file", "--slurm job.sbatch");
   refused({"--nproc=99999999", "train", "cosmology"}, "--nproc is \"99999999\", not a number from 1 to 4096", "launch --help");
+  refused({"--nproc=2", "train", "cosmology", "--dry-run"}, "--dry-run is for one process", "leave out millrace launch");
+  refused({"--slurm=job", "--nproc=2", "train", "cosmology", "--rehearse"}, "--rehearse is for one process", "leave out");
   refused({"-", "1", "train", "cosmology"}, "launch knows no option -", "come after its recipe");
   refused({"--nproc=1", "--nodes=2", "--at=localhost:0", "train", "cosmology"}, "--at is \"0\"", "millrace launch --help");
   refused({"--nproc=1", "--nodes=2", "--at=localhost:95047", "train", "cosmology"}, "port 95047", "--rank 0");

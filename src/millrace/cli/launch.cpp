@@ -124,6 +124,10 @@ void check(const Options& options) {
     throw UsageError({options.words.empty() ? "what should the ranks do?"
                                             : "launch starts training runs and the doctor, not " + options.words[0],
                       "command line", "millrace launch --nproc 2 train RECIPE ..."});
+  for (const char* flag : {"--dry-run", "--rehearse"})
+    if (std::ranges::find(options.words, flag) != options.words.end())
+      throw UsageError({std::string(flag) + " is for one process and starts no run, so there are no ranks to start",
+                        std::string("flag ") + flag, "leave out millrace launch and its options: millrace train RECIPE ..."});
   if (options.node >= options.nodes)
     throw UsageError({"--rank " + std::to_string(options.node) + " of --nodes " + std::to_string(options.nodes), "command line",
                       "machines are counted from 0"});
