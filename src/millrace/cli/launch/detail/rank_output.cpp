@@ -83,6 +83,7 @@ void RankOutput::take() {
 // work.
 void RankOutput::take(Pipe& pipe) {
   constexpr int kMostReads = 16;
+  constexpr std::size_t kLongestLine = std::size_t{1} << 20U;
   std::array<char, 65536> part{};
   for (int reads = 0; pipe.read >= 0 && reads < kMostReads; ++reads) {
     const ssize_t got = ::read(pipe.read, part.data(), part.size());
@@ -100,6 +101,8 @@ void RankOutput::take(Pipe& pipe) {
       show(pipe, pipe.rest.substr(0, end));
       pipe.rest.erase(0, end + 1);
     }
+    if (pipe.rest.size() < kLongestLine) continue;
+    show(pipe, std::exchange(pipe.rest, {}));  // such as a progress bar that only ever returns to its beginning
   }
 }
 
