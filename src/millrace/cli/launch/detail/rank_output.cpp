@@ -101,7 +101,8 @@ void RankOutput::take(Pipe& pipe) {
       show(pipe, pipe.rest.substr(0, end));
       pipe.rest.erase(0, end + 1);
     }
-    if (pipe.rest.size() < kLongestLine) continue;
+    const bool is_for_programs = plain_ && &pipe == &out_;
+    if (is_for_programs || pipe.rest.size() < kLongestLine) continue;
     show(pipe, std::exchange(pipe.rest, {}));  // such as a progress bar that only ever returns to its beginning
   }
 }
