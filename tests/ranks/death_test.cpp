@@ -113,11 +113,11 @@ TEST(Ranks, ALogOnAFullDiskIsTold) {
 // How long ranks wait for absent ones is a setting of its own, and its error names them.
 TEST(Ranks, RanksThatWaitForAnotherMachineDoNotHang) {
   RankProgram program("language_model");
-  const auto words = program.words("run", 4, 10, {"--distributed.join_timeout=14"});
+  const auto words = program.words("run", 4, 10, {"--distributed.join_timeout=19"});
   const std::string place = "127.0.0.1:" + std::to_string(40000 + ::getpid() % 20000);
-  const std::vector<std::string> options = {"--nodes", "2", "--rank", "0", "--at", place, "--hang-limit", "8"};
+  const std::vector<std::string> options = {"--nodes", "2", "--rank", "0", "--at", place, "--hang-limit", "15"};
   EXPECT_NE(program.run(program.launched(2, words, options)), 0);
-  EXPECT_THAT(program.output(), HasSubstr("ranks 2 and 3 of 4 did not join within 14 s"));
+  EXPECT_THAT(program.output(), HasSubstr("ranks 2 and 3 of 4 did not join within 19 s"));
   EXPECT_THAT(program.output(), Not(HasSubstr("has not moved")));
 }
 
