@@ -297,7 +297,7 @@ TEST(Launch, RefusesWhatIsNoOptionAndNumbersThatAreTooLarge) {
   EXPECT_THAT(dash.err, HasSubstr("launch knows no option -\n"));
   const Result many = millrace({"launch", "--nproc=100000", "--slurm=job", "train", "language_model"});
   EXPECT_EQ(many.exit_code, 2);
-  EXPECT_THAT(many.err, HasSubstr("--nproc is \"100000\", not a number from 1 to 1024\n"));
+  EXPECT_THAT(many.err, HasSubstr("--nproc is \"100000\", not a number from 1 to 4096\n"));
 }
 
 TEST(Inspect, ExitCodeSaysWhetherAFileIsWhole) {

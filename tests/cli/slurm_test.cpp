@@ -92,6 +92,23 @@ TEST_F(Slurm, ADryRunOfRanksIsNoFailure) {
   EXPECT_THAT(result.out, testing::AllOf(HasSubstr("[0] run.dir"), HasSubstr("[1] run.dir")));
 }
 
+// It would be queued again for ever.
+TEST_F(Slurm, AJobInWhoseTimeNothingIsSavedIsNotQueuedAgain) {
+  program("millrace", "#!/bin/bash\nexit 138\n");
+  program("srun", kSrunOfMachineOne);
+  const Result written =
+      here({MILLRACE_PROGRAM, "launch", "--slurm=job.sbatch", "--nproc=1", "train", "cosmology", "--run=here"});
+  ASSERT_EQ(written.exit_code, 0) << written.err;
+  stdfs::create_directories(root_.path() / "here/snapshots/step-00000010");
+  const Result ended = here({"/bin/bash", "job.sbatch"});
+  EXPECT_EQ(ended.exit_code, 138);
+  EXPECT_THAT(ended.err, HasSubstr("nothing new was saved"));
+  EXPECT_FALSE(stdfs::exists(root_.path() / "requeued"));
+  program("millrace", "#!/bin/bash\nmkdir here/snapshots/step-00000020\nexit 138\n");
+  EXPECT_EQ(here({"/bin/bash", "job.sbatch"}).exit_code, 138);
+  EXPECT_EQ(read_text(root_.path() / "requeued"), "20007\n");
+}
+
 TEST_F(Slurm, MistakesWriteNothing) {
   const auto refused = [&](std::vector<std::string> words, const std::string& what, const std::string& next) {
     words.insert(words.begin(), {MILLRACE_PROGRAM, "launch"});
@@ -116,6 +133,9 @@ TEST_F(Slurm, MistakesWriteNothing) {
   refused({"-", "train", "cosmology"}, "launch knows no option -", "come after its recipe");
   stdfs::create_directories(root_.path() / "logs/rank-0.log");
   refused({"--nproc=1", "--logs=logs", "train", "cosmology", "--dry-run"}, "the output of rank 0 can't be kept", "with --logs");
+  refused({"--nproc=99999999", "train", "cosmology"}, "--nproc is \"99999999\", not a number from 1 to 4096", "launch --help");
+  refused({"--nproc=1", "--nodes=2", "--at=localhost:0", "train", "cosmology"}, "--at is \"0\"", "millrace launch --help");
+  refused({"--nproc=1", "--nodes=2", "--at=localhost:95047", "train", "cosmology"}, "port 95047", "--rank 0");
   EXPECT_EQ(read_text(root_.path() / "there"), "mine");
   EXPECT_FALSE(stdfs::exists(root_.path() / "job"));
 }

@@ -40,6 +40,7 @@ NOT_HERE = {
         "check the disk (dmesg says more), or choose another folder",
         "the file system is read-only: choose another folder, or have it mounted for writing",
         "raise the limit on processes (ulimit -u), or end other programs", "free memory, or raise the limit of address space (ulimit -v)",
+        "…see whether memory ran out (dmesg); otherwise the file is damaged: make it again…the file is damaged or hostile: make it again, or remove it",
         "give a smaller --tile, or end other programs", "keep only pixelnorm and unsqueeze in the stimulus's ops, or shorten the session"],
     "of an installation that was put together of two": [
         "install millrace again, or name the program in MILLRACE_HDF5_CHILD", "build and install both from the same sources",

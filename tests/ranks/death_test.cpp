@@ -2,9 +2,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -47,6 +52,73 @@ TEST_P(Death, AFrozenRankIsNamedAfterTheLimit) {
   EXPECT_NE(program.finish(launcher), 0);
   EXPECT_THAT(program.last_error(), HasSubstr("rank " + std::to_string(GetParam()) + " is frozen (SIGSTOP)")) << program.output();
   EXPECT_TRUE(processes_with(program.folder().string()).empty());
+}
+
+TEST_P(Death, ASignalToOneRankStopsAllAndIsNoFailure) {
+  RankProgram program("language_model");
+  const auto words = program.words("run", 2, kEndless, kSavesOften);
+  const pid_t launcher = program.start(program.launched(2, words, {"--max-restarts", "1"}));
+  program.wait_for_step(launcher, "run");
+  const pid_t rank = program.rank_process(launcher, GetParam());
+  ASSERT_GT(rank, 0) << program.output();
+  ::kill(rank, SIGTERM);
+  EXPECT_EQ(program.finish(launcher), 128 + SIGTERM) << program.output();
+  EXPECT_THAT(program.output(), HasSubstr("stopped by SIGTERM, saved at step"));
+  EXPECT_THAT(program.output(), Not(HasSubstr("failed with exit code")));
+  EXPECT_THAT(program.output(), Not(HasSubstr("restarting")));
+}
+
+// Ctrl-Z stops the launcher alone. While it is stopped it can't see that the ranks move.
+TEST(Ranks, AStoppedLauncherDoesNotTakeItsOwnPauseForAHang) {
+  RankProgram program("language_model");
+  const auto words = program.words("run", 2, kEndless, kSavesOften);
+  const pid_t launcher = program.start(program.launched(2, words, {"--hang-limit", "3"}));
+  program.wait_for_step(launcher, "run");
+  const std::vector<pid_t> ranks = {program.rank_process(launcher, 0), program.rank_process(launcher, 1)};
+  ASSERT_GT(ranks[0], 0) << program.output();
+  ASSERT_GT(ranks[1], 0) << program.output();
+  ::kill(launcher, SIGSTOP);
+  for (const pid_t rank : ranks) ::kill(rank, SIGSTOP);
+  std::this_thread::sleep_for(std::chrono::seconds(5));
+  ::kill(launcher, SIGCONT);
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  for (const pid_t rank : ranks) ::kill(rank, SIGCONT);
+  ::kill(launcher, SIGTERM);
+  EXPECT_EQ(program.finish(launcher), 128 + SIGTERM) << program.output();
+  EXPECT_THAT(program.output(), Not(HasSubstr("is frozen")));
+}
+
+// A launcher waits minutes for the one that holds the meeting point; a signal ends the wait.
+TEST(Ranks, ASignalEndsTheWaitForAnotherMachine) {
+  RankProgram program("language_model");
+  const std::string place = "127.0.0.1:" + std::to_string(40000 + ::getpid() % 20000);
+  const std::vector<std::string> options = {"--nodes", "2", "--rank", "1", "--at", place};
+  const pid_t launcher = program.start(program.launched(2, program.words("run", 4, 10), options));
+  std::this_thread::sleep_for(std::chrono::seconds(2));
+  ::kill(launcher, SIGINT);
+  EXPECT_EQ(program.finish(launcher), 128 + SIGINT) << program.output();
+}
+
+TEST(Ranks, ALogOnAFullDiskIsTold) {
+  RankProgram program("language_model");
+  std::filesystem::create_directory(program.folder() / "logs");
+  std::filesystem::create_symlink("/dev/full", program.folder() / "logs" / "rank-0.log");
+  std::filesystem::create_directory(program.folder() / "logs" / "rank-1.log");
+  ASSERT_EQ(program.run(program.launched(2, program.words("run", 2, 3))), 0) << program.output();
+  EXPECT_THAT(program.output(), ContainsRegex("output of rank 0 is not kept in .*: No space left on device"));
+  EXPECT_THAT(program.output(), ContainsRegex("output of rank 1 is not kept in .*: Is a directory"));
+  EXPECT_THAT(program.output(), HasSubstr("[0] done at step 3"));
+}
+
+// How long ranks wait for absent ones is a setting of its own, and its error names them.
+TEST(Ranks, RanksThatWaitForAnotherMachineDoNotHang) {
+  RankProgram program("language_model");
+  const auto words = program.words("run", 4, 10, {"--distributed.join_timeout=19"});
+  const std::string place = "127.0.0.1:" + std::to_string(40000 + ::getpid() % 20000);
+  const std::vector<std::string> options = {"--nodes", "2", "--rank", "0", "--at", place, "--hang-limit", "15"};
+  EXPECT_NE(program.run(program.launched(2, words, options)), 0);
+  EXPECT_THAT(program.output(), HasSubstr("ranks 2 and 3 of 4 did not join within 19 s"));
+  EXPECT_THAT(program.output(), Not(HasSubstr("has not moved")));
 }
 
 TEST(Ranks, ASignalStopsAllAfterTheirStepAndTheRunGoesOn) {

@@ -46,7 +46,7 @@ Doing::Text cut(const char* text) noexcept {
   return copy;
 }
 
-// Only one thread writes, so a plain load and store suffice.
+// A plain load and store suffice: threads that write at once may lose a beat, but not all of them.
 void moved() noexcept { state.beat.store(state.beat.load(kRelaxed) + 1, kRelaxed); }
 
 // If several loops run in one process, only the texts of the first are kept, since scopes of different loops do not nest.

@@ -5,6 +5,7 @@
 #include <ctime>
 #include <filesystem>
 #include <limits>
+#include <optional>
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
@@ -59,8 +60,8 @@ struct Options {
   std::vector<std::string> words;
 };
 
-constexpr int kMostRanksHere = 1024, kMostMachines = 65'536;  // their product fits into an int
-constexpr int kLargestPort = 65'535;
+// More are a typing error. Their memory would be taken before the first rank starts.
+constexpr int kMostRanksOfAMachine = 4096, kMostMachines = 1 << 18;
 
 int number(const std::string& name, const std::string& text, int least, int most = std::numeric_limits<int>::max()) {
   int value = 0;
@@ -88,7 +89,7 @@ Options options_of(const std::vector<std::string>& words) {
     if (value.empty())  // as of --slurm=$FILE without the variable, which would start the ranks
       throw UsageError({word + " needs a value", "command line", "see millrace launch --help"});
     if (name == "nproc" || name == "nproc-per-node") {
-      options.nproc = number(name, value, 1, kMostRanksHere);
+      options.nproc = number(name, value, 1, kMostRanksOfAMachine);
     } else if (name == "nodes" || name == "nnodes") {
       options.nodes = number(name, value, 1, kMostMachines);
     } else if (name == "rank" || name == "node-rank") {
@@ -152,8 +153,15 @@ void check_recipe(const Options& options, std::span<const Entry> recipes) {
 distributed::MeetingPoint::Address place_of(const Options& options) {
   if (options.at.empty()) return {"127.0.0.1", 0};
   const std::size_t colon = options.at.rfind(':');
-  const std::string port = colon == std::string::npos ? "0" : options.at.substr(colon + 1);
-  return {options.at.substr(0, colon), number("at", port, 0, kLargestPort)};
+  const std::string text = colon == std::string::npos ? "0" : options.at.substr(colon + 1);
+  const int port = number("at", text, options.nodes > 1 ? 1 : 0);
+  constexpr int kLastPort = 65535;
+  if (port > kLastPort)
+    throw UsageError({"--at names port " + text + ", but the last port is " + std::to_string(kLastPort), "--at",
+                      "give a port that is free on the machine with --rank 0"});
+  std::string host = options.at.substr(0, colon);
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);  // "[::1]:29500"
+  return {std::move(host), port};
 }
 
 std::filesystem::path make_logs(const Options& options) {
@@ -173,7 +181,13 @@ std::filesystem::path make_logs(const Options& options) {
 // The words that start the command again so that it resumes in the run's folder.
 std::vector<std::string> words_to_go_on(std::vector<std::string> words, const std::string& run_folder) {
   std::erase(words, "--fresh");
-  const auto names_run = [](const std::string& word) { return word == "--run" || word.starts_with("--run="); };
+  std::erase(words, "--train.resume=never");
+  const std::vector<std::string> never = {"--train.resume", "never"};
+  if (const auto at = std::ranges::search(words, never); !at.empty()) words.erase(at.begin(), at.end());
+  const auto names_run = [](const std::string& word) {
+    const std::string flag = word.substr(0, word.find('='));
+    return flag == "--run" || flag == "--run.dir";
+  };
   if (!run_folder.empty() && std::ranges::none_of(words, names_run)) words.insert(words.end(), {"--run", run_folder});
   return words;
 }
@@ -198,7 +212,9 @@ int run_launch(const Invocation& call) {
   telemetry::Console console(telemetry::Console::Mode::automatic, json ? 2 : 1);
   install_signal_handlers();
   constexpr double kWaitForMachines = 300;
+  std::optional<BeforeFirstStep> waiting(std::in_place, json ? STDERR_FILENO : STDOUT_FILENO, 1U);
   distributed::MeetingPoint meeting(place_of(options), options.node == 0, kWaitForMachines);
+  waiting.reset();  // from here on a signal is handed on to the ranks
   RankStart start{.words = options.words, .ranks = {}, .host = meeting.address().host, .port = meeting.address().port};
   start.most_restarts = options.restarts;
   start.logs = make_logs(options);

@@ -50,6 +50,11 @@ std::string ranks_text(const std::vector<int>& ranks) {
 
 std::vector<std::uint8_t> bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
 
+bool is_loopback(const std::string& host) {
+  const std::string own = address_towards(host);
+  return own.starts_with("127.") || own == "::1";
+}
+
 c10::intrusive_ptr<c10d::Store> open_store(Rendezvous& rendezvous, const ProcessesOptions& options) {
   c10d::TCPStoreOptions store;
   store.isServer = rendezvous.ranks.rank == 0 && !rendezvous.is_served;
@@ -112,9 +117,14 @@ Processes::Processes(Rendezvous rendezvous, ProcessesOptions options)
     for (int rank = 0; rank < ranks.world_size; ++rank) {
       if (!store.check({all[static_cast<std::size_t>(rank)]})) absent.push_back(rank);
     }
+    const bool unreachable = ranks.world_size > ranks.local_world_size && is_loopback(rendezvous_.host);
     throw DistributedError({ranks_text(absent) + " of " + std::to_string(ranks.world_size) + " did not join within " +
                                 std::to_string(std::lround(options_.join_s)) + " s",
-                            rendezvous_.host + ":" + std::to_string(rendezvous_.port), "look at their output"});
+                            rendezvous_.host + ":" + std::to_string(rendezvous_.port),
+                            unreachable ? "on this machine " + rendezvous_.host +
+                                              " is a loopback address (see /etc/hosts), which no other machine reaches: give "
+                                              "another address of it with MASTER_ADDR, or --at of millrace launch"
+                                        : "look at their output"});
   }
   call([&] { parts_->gloo = parts_->connect("gloo", rendezvous_, options_); });
 }

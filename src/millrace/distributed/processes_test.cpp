@@ -168,6 +168,22 @@ TEST(Processes, RanksThatDoNotComeAreNamed) {
   }
 }
 
+// Where the name of rank 0's machine is a loopback address on that machine itself, other machines can't reach it.
+TEST(Processes, AMeetingPointThatOtherMachinesCanNotReachIsNamed) {
+  const auto refusal = [](int ranks_here) -> std::string {
+    Rendezvous rendezvous = place(0, 2, free_port());
+    rendezvous.ranks.local_world_size = ranks_here;
+    try {
+      const Processes alone(rendezvous, {.join_s = 1, .timeout_s = 60});
+    } catch (const DistributedError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(refusal(1), testing::HasSubstr("127.0.0.1 is a loopback address"));
+  EXPECT_THAT(refusal(2), testing::HasSubstr("look at their output"));
+}
+
 TEST(Processes, ATakenPortIsSaid) {
   int port = 0;
   const int taken = listen_on("127.0.0.1", port);

@@ -60,6 +60,11 @@ void check(const Rendezvous& rendezvous) {
   if (ranks.local_world_size < 1 || ranks.local_world_size > ranks.world_size || ranks.local_rank >= ranks.local_world_size)
     refuse("rank " + std::to_string(ranks.local_rank) + " of " + std::to_string(ranks.local_world_size) +
            " on this machine, in a run of " + std::to_string(ranks.world_size));
+  constexpr int kLastPort = 65535;  // the system's functions would take a larger number modulo 65536
+  if (rendezvous.port < 1 || rendezvous.port > kLastPort)
+    throw DistributedError({"the port at which the ranks meet is " + std::to_string(rendezvous.port) +
+                                ", but ports are numbers from 1 to " + std::to_string(kLastPort),
+                            "MASTER_PORT", "set it to a port that is free on the machine of rank 0"});
 }
 
 Rendezvous of_torchrun(const Environment& environment) {

@@ -63,6 +63,14 @@ TEST(Rendezvous, AMissingOrWrongVariableIsNamed) {
   EXPECT_THAT(error_of(values), testing::HasSubstr("rank 8 of 8"));
 }
 
+TEST(Rendezvous, APortThatThereIsNotIsRefused) {
+  for (const char* port : {"0", "65536", "95047"}) {
+    Values values = kTorchrun;
+    values["MASTER_PORT"] = port;
+    EXPECT_THAT(error_of(values), testing::AllOf(testing::HasSubstr("MASTER_PORT"), testing::HasSubstr(port)));
+  }
+}
+
 const Values kSlurm = {{"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NUM_TASKS", "6"},         {"SLURM_PROCID", "4"},
                        {"SLURM_LOCALID", "0"}, {"SLURM_STEP_NODELIST", "gpu[07-08]"}, {"SLURM_STEP_TASKS_PER_NODE", "4,2"},
                        {"SLURM_NODEID", "1"},  {"SLURM_STEP_NUM_NODES", "2"},         {"SLURM_JOB_ID", "41234"}};

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -178,6 +179,33 @@ TEST_F(Hdf5Test, TheLibraryReadsTheSameWhenDirectReadingIsOff) {
   EXPECT_EQ(blocks_read_directly(), before);
   EXPECT_EQ(read_all(*File::open(paths[0]), "/rows"), cases[1].bytes);
   EXPECT_GT(blocks_read_directly(), before);
+}
+
+// The processes that this process has started to read HDF5 files.
+std::vector<pid_t> children() {
+  std::vector<pid_t> found;
+  for (const auto& entry : fs::directory_iterator("/proc")) {
+    std::ifstream line(entry.path() / "stat");
+    pid_t process = 0, parent = 0;
+    std::string name, state;
+    if (line >> process >> name >> state >> parent && parent == ::getpid() && name == "(millrace-hdf5)") found.push_back(process);
+  }
+  return found;
+}
+
+// A batch system signals all processes of a job. The training program then still needs samples, until it has saved.
+TEST_F(Hdf5Test, ASignalToStopDoesNotEndTheChild) {
+  const Case rows = floats("/rows", {70, 90});
+  write_file(root_ / "a.h5", arrays_of({rows}));
+  const std::vector<fs::path> paths = {root_ / "a.h5"};
+  const auto file = File::open_all(paths, {}, {}, {.direct = false}).front();
+  ASSERT_EQ(read_all(*file, "/rows"), rows.bytes);
+  const std::vector<pid_t> readers = children();
+  ASSERT_EQ(readers.size(), 1U);
+  for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGUSR1}) {
+    ASSERT_EQ(::kill(readers[0], number), 0);
+    EXPECT_EQ(read_all(*file, "/rows"), rows.bytes) << number;
+  }
 }
 
 // An attribute of each kind, ordered by name.

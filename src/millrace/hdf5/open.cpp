@@ -12,6 +12,7 @@
 #include <thread>
 #include <utility>
 
+#include "millrace/base/doing.h"
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/base/fs.h"
@@ -155,6 +156,7 @@ class Opening {
 
   template <class Step>
   void attempt(std::size_t i, Step step) {
+    doing_moved();
     try {
       step();
     } catch (const DataError& error) {

@@ -237,6 +237,26 @@ TEST_F(Block, OffloadedTensorsComeBackAsTheyWere) {
   }
 }
 
+// The first product saves a tensor that is then changed in place. Its backward pass never runs, so that is no mistake.
+TEST(Offload, ATensorThatWasChangedInPlaceIsMovedAgain) {
+  const auto gradient = [](bool moves) {
+    at::Tensor weight = at::ones({8, 8});
+    weight.set_requires_grad(true);
+    at::Tensor loss, unused;
+    {
+      std::optional<OffloadScope> offload;
+      if (moves) offload.emplace(at::kCPU, 1, std::vector<at::Tensor>{weight});
+      at::Tensor value = weight.mul(2);
+      unused = value.mul(value);
+      value.sigmoid_();
+      loss = value.sum();
+    }
+    loss.backward();
+    return weight.grad();
+  };
+  EXPECT_TRUE(at::equal(gradient(/*moves=*/false), gradient(/*moves=*/true)));
+}
+
 TEST(RecomputeNames, PatternsAndWords) {
   EXPECT_TRUE(Recompute({"all"}).takes("anything"));
   EXPECT_FALSE(Recompute({"none"}).any());

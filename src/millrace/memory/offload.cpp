@@ -26,6 +26,7 @@ namespace {
 // same layout, so that kernels see the same input.
 struct Item {
   c10::weak_intrusive_ptr<c10::StorageImpl> of;
+  std::uint32_t version = 0;  // of the values that were copied
   int users = 0;
   at::Tensor host;
   at::Tensor back;                  // copied back to the device before the backward pass needs it
@@ -45,16 +46,16 @@ class Shelf {
 
   Shelf(c10::Device device, std::unique_ptr<device::Copies> copies) : device_(device), copies_(std::move(copies)) {}
 
-  Place put(const at::Tensor& tensor, std::uint64_t& moved_bytes) {
+  Place put(const at::Tensor& tensor, std::uint32_t version, std::uint64_t& moved_bytes) {
     const c10::Storage& storage = tensor.storage();
     const std::lock_guard lock(mutex_);
     const auto known = known_.find(storage.unsafeGetStorageImpl());
-    if (known != known_.end()) {
+    if (known != known_.end() && known->second->version == version) {
       items_.splice(items_.end(), items_, known->second);
       ++known->second->users;
       return known->second;
     }
-    const Place place = items_.insert(items_.end(), Item{storage.getWeakStorageImpl(), 1, {}, {}, {}});
+    const Place place = items_.insert(items_.end(), Item{storage.getWeakStorageImpl(), version, 1, {}, {}, {}});
     const at::Tensor all = bytes_of(storage, device_);
     place->host = at::empty(all.sizes(), at::TensorOptions(at::kByte).pinned_memory(copies_ != nullptr));
     if (copies_ == nullptr) {
@@ -65,7 +66,7 @@ class Shelf {
       leaving_.push_back({storage, copies_->mark_copies()});
       if (leaving_.size() > kLeaving) let_go(1);
     }
-    known_.emplace(storage.unsafeGetStorageImpl(), place);
+    known_.insert_or_assign(storage.unsafeGetStorageImpl(), place);
     moved_bytes += storage.nbytes();
     return place;
   }
@@ -177,7 +178,7 @@ struct Moved final : torch::autograd::SavedVariableHooks {
     const bool moves = tensor.device() == device_ && tensor.layout() == at::kStrided && !tensor.is_conj() && !tensor.is_neg() &&
                        tensor.nbytes() >= least_bytes_ && !stay_.contains(tensor.storage().data());
     if (!moves) return;
-    item_ = shelf_->put(kept_, count_);
+    item_ = shelf_->put(kept_, version_, count_);
     sizes_ = kept_.sizes().vec();
     strides_ = kept_.strides().vec();
     offset_ = kept_.storage_offset();

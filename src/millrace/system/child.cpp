@@ -30,7 +30,8 @@ fs::path own_file() {
 }  // namespace
 
 std::string find_beside(std::string_view name, const fs::path& built, const fs::path& installed) {
-  for (const fs::path& candidate : {own_file().parent_path() / name, built, installed}) {
+  const fs::path own = own_file();  // "" without /proc; a program in the current folder is then not ours
+  for (const fs::path& candidate : {own.empty() ? own : own.parent_path() / name, built, installed}) {
     if (::access(candidate.c_str(), X_OK) == 0) return candidate.string();
   }
   return "";

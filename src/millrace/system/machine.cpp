@@ -145,6 +145,8 @@ std::optional<std::uint64_t> Machine::available_memory() const {
   if (const auto kilobytes = number_after("proc/meminfo", "MemAvailable")) least = *kilobytes * 1024;
   for (const fs::path& folder : groups("memory")) {
     auto limit = to_number(read(folder / "memory.max"));
+    // Above memory.high the kernel lets a process wait so long that it hardly goes on.
+    keep_least<std::uint64_t>(limit, to_number(read(folder / "memory.high")));
     auto used = to_number(read(folder / "memory.current"));
     auto cache = number_after(folder / "memory.stat", "inactive_file");
     if (!used) {
@@ -164,7 +166,7 @@ std::optional<std::uint64_t> Machine::memory_limit() const {
   constexpr std::uint64_t kNone = std::uint64_t{1} << 60U;  // version 1 of control groups writes "no limit" as a large number
   std::optional<std::uint64_t> least;
   for (const fs::path& folder : groups("memory")) {
-    for (const char* const file : {"memory.max", "memory.limit_in_bytes"}) {
+    for (const char* const file : {"memory.max", "memory.high", "memory.limit_in_bytes"}) {
       const auto limit = to_number(read(folder / file));
       if (limit && *limit < kNone) keep_least<std::uint64_t>(least, limit);
     }

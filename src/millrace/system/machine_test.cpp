@@ -117,6 +117,20 @@ TEST_F(MachineTest, MemoryBelowALimitOfVersion2CountsFilePagesAsFree) {
   EXPECT_EQ(machine().available_memory(), 1000U * 1024);
 }
 
+TEST_F(MachineTest, MemoryBelowTheMarkAtWhichTheKernelSlowsAProcessDown) {
+  put("proc/meminfo", "MemAvailable:   1000 kB\n");
+  put("proc/self/cgroup", "0::/job\n");
+  put("sys/fs/cgroup/job/memory.max", "max\n");
+  put("sys/fs/cgroup/job/memory.high", "90000\n");
+  put("sys/fs/cgroup/job/memory.current", "51200\n");
+  EXPECT_EQ(machine().available_memory(), 90000U - 51200U);
+  EXPECT_EQ(machine().memory_limit(), 90000U);
+  put("sys/fs/cgroup/job/memory.max", "60000\n");
+  EXPECT_EQ(machine().available_memory(), 60000U - 51200U);
+  put("sys/fs/cgroup/job/memory.max", "102400\n");
+  EXPECT_EQ(machine().memory_limit(), 90000U);
+}
+
 TEST_F(MachineTest, MemoryBelowALimitOfVersion1) {
   put("proc/meminfo", "MemAvailable:   1000 kB\n");
   put("proc/self/cgroup", "5:memory:/outer/box\n");

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "millrace/base/doing.h"
 #include "millrace/system/crash.h"
 
 namespace millrace {
@@ -164,7 +165,9 @@ void first_step_is_made() noexcept {
 }
 
 void stop_if_signalled() {
-  if (obeys && is_before_first_step.load() && pending_signal() != 0) throw Stopped{pending_signal()};
+  if (!obeys || !is_before_first_step.load()) return;
+  doing_moved();  // a launcher ends ranks that do not move
+  if (pending_signal() != 0) throw Stopped{pending_signal()};
 }
 
 void block_signals_in_this_thread() noexcept {

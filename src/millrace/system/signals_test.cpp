@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "millrace/base/clock.h"
+#include "millrace/base/doing.h"
 #include "millrace/system/crash.h"
 
 namespace millrace {
@@ -109,7 +110,9 @@ TEST(Signals, WorkThatAsksIsLeftInTheThreadOfTheStart) {
   EXPECT_NO_THROW(stop_if_signalled()) << "no start";
   {
     const BeforeFirstStep start(-1);
+    const std::uint64_t beat = doing_beat();
     EXPECT_NO_THROW(stop_if_signalled()) << "no signal";
+    EXPECT_NE(doing_beat(), beat) << "a launcher must see that the work moves";
     ::raise(SIGHUP);
     std::thread([] { EXPECT_NO_THROW(stop_if_signalled()); }).join();
     try {

@@ -31,6 +31,11 @@ namespace {
 constexpr double kGrace = 0.6;
 constexpr double kMercy = 1.5;  // further seconds in which rank 0 can save
 constexpr int kLookMs = 50;
+// Seconds between two looks at the ranks after which this process itself must have been held up, as by Ctrl-Z or by a terminal
+// that takes no output.
+constexpr double kOwnPause = 2;
+// Seconds that the other ranks get to end, after a rank that stopped as a signal asked.
+constexpr double kStopGrace = 60;
 
 struct Child {
   Ranks ranks;
@@ -77,6 +82,15 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   return all;
 }
 
+// Called in a child that could not become a rank. So it may only write.
+void say_why_not_started(int error) noexcept {
+  const char* const name = ::strerrorname_np(error);
+  for (const char* part : {"DistributedError  the program of this rank can't be started: ", name == nullptr ? "?" : name,
+                           "\n  where    /proc/self/exe\n"
+                           "  next     ENOENT: mount /proc; E2BIG: shorten the environment and the command line\n"})
+    (void)!::write(STDERR_FILENO, part, std::strlen(part));
+}
+
 // Starts a child in a separate process group, so that Ctrl-C reaches it only once, through this process. The kernel ends the
 // child when this process ends.
 void start_child(Child& child, const RankStart& start, int status_descriptor) {
@@ -105,6 +119,7 @@ void start_child(Child& child, const RankStart& start, int status_descriptor) {
     ::dup2(child.output->child_err(), STDERR_FILENO);
     if (bound) ::sched_setaffinity(0, sizeof(cores), &cores);
     ::execve("/proc/self/exe", argv.data(), envp.data());
+    say_why_not_started(errno);
     ::_exit(127);
   }
   ::setpgid(child.pid, child.pid);
@@ -115,8 +130,18 @@ std::string named(const Child& child) { return "rank " + std::to_string(child.ra
 
 std::string place_of(const distributed::StatusPages::Status& status) { return status.doing.empty() ? "" : ", " + status.doing; }
 
+// The meeting has a limit of its own, distributed.join_timeout, whose error names the ranks that are absent.
 bool waits_for_others(const distributed::StatusPages::Status& status) {
-  return status.doing.find("the other ranks") != std::string::npos;
+  const auto says = [&](const char* words) { return status.doing.find(words) != std::string::npos; };
+  return says("the other ranks") || says("the meeting of the ranks");
+}
+
+// The signal that the exit code of a stopped run stands for; 0 = it is no such code.
+int stop_signal_of(int status) {
+  if (!WIFEXITED(status)) return 0;
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR1})
+    if (WEXITSTATUS(status) == exit_code_for(signal)) return signal;
+  return 0;
 }
 
 std::filesystem::path log_of(const std::string& run_folder) { return std::filesystem::path(run_folder) / run_files::kLog; }
@@ -200,9 +225,22 @@ class Watch {
       child.status = status;
       child.ended = steady_seconds();
       ::kill(-child.pid, SIGKILL);  // also ends processes that the rank has started
-      const bool was_asked = handed_on_ != 0 && WIFEXITED(status) && WEXITSTATUS(status) == exit_code_for(handed_on_);
-      if (!was_asked && !ended_well(child) && !first_end_) first_end_ = child.ended;
+      if (was_asked(child) || ended_well(child)) continue;
+      std::optional<double>& since = was_stopped(child) ? first_stop_ : first_end_;
+      if (!since) since = child.ended;
     }
+    if (!first_end_ && first_stop_ && steady_seconds() > *first_stop_ + kStopGrace) first_end_ = first_stop_;
+  }
+
+  // True if the rank ended as the launcher's signal asked. A rank that is still starting has no handler, and is killed by it.
+  bool was_asked(const Child& child) const {
+    if (handed_on_ == 0 || !child.status) return false;
+    return WIFSIGNALED(*child.status) ? WTERMSIG(*child.status) == handed_on_ : stop_signal_of(*child.status) == handed_on_;
+  }
+
+  // True if a signal to a single rank stopped it. The other ranks stop after the same step, so that is no failure.
+  bool was_stopped(const Child& child) const {
+    return child.status && stop_signal_of(*child.status) != 0 && pages_.read(child.ranks.local_rank).is_done;
   }
 
   // True if the rank finished its work, even if the run missed its targets.
@@ -233,8 +271,11 @@ class Watch {
   // Ends the run if a rank is frozen, or if it makes no progress and does not wait for other ranks.
   void look_for_hangs() {
     const double now = steady_seconds();
+    const double own_pause = now - looked_ > kOwnPause ? now - looked_ : 0;
+    looked_ = now;
     for (Child& child : children_) {
       if (child.status) continue;
+      child.moved += own_pause;
       const distributed::StatusPages::Status status = pages_.read(child.ranks.local_rank);
       if (status.beat != child.beat && !child.is_stopped) child.moved = now;
       child.beat = status.beat;
@@ -253,11 +294,11 @@ class Watch {
   void blame() {
     const auto rank_of = [&](const Child& child) {
       if (!child.status) return 9;
+      if (was_asked(child)) return 7;
       const int status = *child.status;
       if (WIFSIGNALED(status)) return 0;
       if (ended_well(child)) return 8;
       if (WEXITSTATUS(status) == 0) return 1;
-      if (handed_on_ != 0 && WEXITSTATUS(status) == exit_code_for(handed_on_)) return 7;
       return child.output->error().starts_with("DistributedError") && child.output->error().find(" lost ") != std::string::npos
                  ? 3
                  : 2;
@@ -274,6 +315,8 @@ class Watch {
               (::sigabbrev_np(WTERMSIG(status)) == nullptr ? std::to_string(WTERMSIG(status)) : ::sigabbrev_np(WTERMSIG(status)));
     } else if (WEXITSTATUS(status) == 0) {
       what += " left with exit code 0 before the end of the run";
+    } else if (was_stopped(*worst)) {
+      what += std::string(" was stopped by ") + signal_name(stop_signal_of(status)) + " alone";
     } else {
       what += " failed with exit code " + std::to_string(WEXITSTATUS(status));
     }
@@ -325,6 +368,8 @@ class Watch {
   std::vector<Child> children_;
   int handed_on_ = 0;
   std::optional<double> first_end_, failed_at_;
+  std::optional<double> first_stop_;  // when the first rank ended that was_stopped()
+  double looked_ = steady_seconds();  // when the ranks were last looked at
   const Child* culprit_ = nullptr;
   std::string failure_, cause_;
   int run_log_ = -1;

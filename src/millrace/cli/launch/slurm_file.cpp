@@ -35,10 +35,26 @@ void check(const SlurmJob& job) {
   if (any_names(job.words, "--fresh"))
     throw UsageError({"--fresh would start over each time the job is queued again", "flag --fresh",
                       "leave it out; for a new run give another folder: --run DIR"});
+  const std::vector<std::string> never = {"--train.resume", "never"};
+  if (!std::ranges::search(job.words, never).empty() || std::ranges::count(job.words, "--train.resume=never") > 0)
+    throw UsageError({"train.resume=never would refuse to go on each time the job is queued again", "flag --train.resume",
+                      "leave it out; for a new run give another folder: --run DIR"});
   for (const std::string& option : job.sbatch)
     if (!option.starts_with("-") || option.find('\n') != std::string::npos)
       throw UsageError({"\"" + option + "\" is not an option of sbatch", "flag --sbatch",
                         "write --sbatch=--time=8:00:00, once for each option"});
+}
+
+// The run folder that the words name; "" = they name none.
+std::string given_folder(const std::vector<std::string>& words) {
+  std::string folder;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    for (const std::string_view flag : {"--run", "--run.dir"}) {
+      if (words[i] == flag && i + 1 < words.size()) folder = words[i + 1];
+      if (words[i] != flag && names(words[i], flag)) folder = words[i].substr(flag.size() + 1);
+    }
+  }
+  return folder;
 }
 
 std::string head(const SlurmJob& job) {
@@ -72,13 +88,20 @@ std::string launchers(const SlurmJob& job) {
 std::string slurm_text(const SlurmJob& job) {
   check(job);
   const std::string saved = std::to_string(exit_code_for(SIGUSR1));
-  const bool has_folder = any_names(job.words, "--run") || any_names(job.words, "--run.dir");
+  const std::string given = given_folder(job.words);
+  const std::string folder =
+      given.empty() ? shell_word("runs/" + job.words[1] + "/slurm-") + "\"$SLURM_JOB_ID\"" : shell_word(given);
   return head(job) + "\n# " + kSecondsToSave +
          " s before the time is up Slurm signals the launchers: all ranks finish their step, save, and leave with exit code " +
-         saved + ".\n# The job is then queued again, and continues from there in the same run folder.\n" + launchers(job) +
-         in_shell(job.words) +
-         (has_folder ? "" : " --run " + shell_word("runs/" + job.words[1] + "/slurm-") + "\"$SLURM_JOB_ID\"") +
-         "\ncode=$?\n[[ $code != " + saved + " ]] || scontrol requeue \"$SLURM_JOB_ID\"\nexit $code\n";
+         saved +
+         ".\n# The job is then queued again, and continues from there in the same run folder, unless nothing new was saved.\n"
+         "newest() { ls " +
+         folder + "/snapshots 2>/dev/null | tail -n 1; }\nbefore=$(newest)\n" + launchers(job) + in_shell(job.words) +
+         (given.empty() ? " --run " + folder : "") + "\ncode=$?\nif [[ $code == " + saved +
+         " && $(newest) == \"$before\" ]]; then\n"
+         "  echo 'nothing new was saved in the time of this job, so it is not queued again: ask for more with --time' >&2\n"
+         "elif [[ $code == " +
+         saved + " ]]; then\n  scontrol requeue \"$SLURM_JOB_ID\"\nfi\nexit $code\n";
 }
 
 void write_slurm_file(const SlurmJob& job, const std::filesystem::path& file) {

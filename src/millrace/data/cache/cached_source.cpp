@@ -5,6 +5,7 @@
 #include <cstring>
 #include <new>
 
+#include "millrace/base/doing.h"
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/data/loader/keeping.h"
@@ -98,7 +99,10 @@ std::uint64_t cache_payload(const Source& source) {
       break;
   }
   std::uint64_t sum = parts * each;
-  for (std::uint64_t part = 0; part < parts; ++part) sum += source.part_bytes(static_cast<std::int64_t>(part));
+  for (std::uint64_t part = 0; part < parts; ++part) {
+    sum += source.part_bytes(static_cast<std::int64_t>(part));
+    doing_moved();  // part_bytes() may open a file
+  }
   return sum;
 }
 

@@ -15,6 +15,7 @@
 #include "millrace/data/loader/parts_view.h"
 #include "millrace/data/loader/rows.h"
 #include "millrace/data/loader/slow_reads.h"
+#include "millrace/system/process.h"
 
 namespace millrace::data {
 namespace {
@@ -55,7 +56,9 @@ std::vector<std::string> texts_of(const Source& source, std::size_t parts) {
   std::string common = source.fingerprint() + "\nreaders 3";
   for (const Field& field : source.fields())
     common += '\n' + field.name + ' ' + std::string(name_of(field.dtype)) + ' ' + to_text(field.shape);
-  for (const FileStamp& stamp : source.stamps()) {
+  const std::vector<FileStamp> stamps = source.stamps();
+  if (stamps.empty()) common += "\nbuild " + build_id();  // the program makes the values, and another build may make others
+  for (const FileStamp& stamp : stamps) {
     const std::string content = content_text(stamp);
     if (content.empty()) return std::vector<std::string>(parts);
     common += '\n' + content;

@@ -6,6 +6,7 @@
 #include <system_error>
 #include <thread>
 
+#include "millrace/base/doing.h"
 #include "millrace/base/error.h"
 #include "millrace/base/hash.h"
 #include "millrace/base/input_file.h"
@@ -109,7 +110,10 @@ std::vector<FileStamp> stamps_of(std::span<const stdfs::path> files, std::vector
   std::atomic<std::size_t> next{0};
   const auto work = [&] {
     std::vector<std::byte> buffer;
-    for (std::size_t i = next++; i < files.size(); i = next++) stamp(files[i], depth, stamps[i], buffer);
+    for (std::size_t i = next++; i < files.size(); i = next++) {
+      stamp(files[i], depth, stamps[i], buffer);
+      doing_moved();
+    }
   };
   // There may be more threads than cores, because the threads wait for the disk.
   constexpr std::size_t kFilesPerThread = 32;

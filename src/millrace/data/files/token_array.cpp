@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "millrace/base/doing.h"
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/base/hash.h"
@@ -233,6 +234,7 @@ class FileTokens final : public TokenArray {
       const std::span<std::byte> part(keeps ? kept.data() + at : chunk.data(), count);
       file_.read(begin_ + at, part);
       crc = crc32c(part, crc);
+      doing_moved();
       try {
         if (!bad_id) check_ids(part, token_bytes_, vocab_size_, at / token_bytes_, name_);
       } catch (const DataError& error) {

@@ -6,6 +6,7 @@
 
 #include <fstream>
 
+#include "millrace/base/doing.h"
 #include "millrace/base/error.h"
 #include "millrace/data/loader/detail/data_identity.h"
 #include "tests/support/test_sources.h"
@@ -49,6 +50,14 @@ TEST_F(FileStamps, names_are_relative_to_the_folder_that_all_are_in) {
   EXPECT_EQ(relative_names(std::vector<stdfs::path>{"small.json", "b/c"}),
             relative_names(std::vector<stdfs::path>{"./small.json", "./b//c"}));
   EXPECT_THAT(relative_names({}), IsEmpty());
+}
+
+// A launcher ends a rank that does not move, and the files of a large data set take minutes.
+TEST_F(FileStamps, each_file_is_a_sign_of_life) {
+  const std::vector<stdfs::path> files = {make("a", 10), make("b", 10), make("c", 10)};
+  const std::uint64_t beat = doing_beat();
+  (void)stamps_of(files);
+  EXPECT_EQ(doing_beat(), beat + 3);
 }
 
 TEST_F(FileStamps, a_copy_elsewhere_at_another_time_has_the_same_stamps) {

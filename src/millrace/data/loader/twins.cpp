@@ -80,11 +80,35 @@ std::vector<std::string> same_sources(const std::vector<Dataset>& training, cons
   return lines;
 }
 
+// A line for each field whose numbers mean other things in the validation than in the training. It happens where each has a
+// folder of its own, and a class is missing in one of them.
+std::vector<std::string> other_meanings(const std::vector<Dataset>& training, const std::vector<Dataset>& validation) {
+  std::vector<std::string> lines;
+  for (const Dataset& here : validation) {
+    for (const Dataset& there : training) {
+      if (here.name != there.name && (training.size() > 1 || validation.size() > 1)) continue;
+      for (const Field& field : here.source->fields()) {
+        const std::vector<std::string> judged = here.source->value_names(field.name);
+        const std::vector<std::string> learned = there.source->value_names(field.name);
+        std::size_t same = 0;
+        while (same < std::min(judged.size(), learned.size()) && judged[same] == learned[same]) ++same;
+        if (same == std::min(judged.size(), learned.size())) continue;
+        lines.push_back("field " + quoted(field.name) + " has other classes in the validation: " + std::to_string(same) + " is " +
+                        quoted(judged[same]) + " there and " + quoted(learned[same]) +
+                        " in the training, so its scores are wrong. Next: give both folders the same subfolders, or split one "
+                        "folder");
+      }
+    }
+  }
+  return lines;
+}
+
 }  // namespace
 
 std::vector<std::string> notices_of_twins(const std::vector<Dataset>& training, const std::vector<Dataset>& validation) {
   const std::vector<NamedFile> learned = files_of(training), judged = files_of(validation);
   std::vector<std::string> notices = same_sources(training, validation);
+  for (std::string& line : other_meanings(training, validation)) notices.push_back(std::move(line));
   if (may_be_chance(learned, judged)) return notices;
   std::map<Content, const std::string*> first;
   std::vector<std::string> twice, leaked;  // "a.txt and b.txt"

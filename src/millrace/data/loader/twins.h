@@ -15,6 +15,7 @@ namespace millrace::data {
 // same files, because the split is then within the files. Files are compared by size and digest (see file_stamps.h); the lines
 // say so, because the digest of a large file covers only samples of it. No files are reported if so many files share their
 // sizes that equal digests may be chance. Digests of different kinds, which follow from the numbers of files, are never equal.
+// Also returns a line for each field whose numbers have other names (Source::value_names) in `validation` than in `training`.
 [[nodiscard]] std::vector<std::string> notices_of_twins(const std::vector<Dataset>& training,
                                                         const std::vector<Dataset>& validation);
 

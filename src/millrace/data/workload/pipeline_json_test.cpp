@@ -121,6 +121,26 @@ TEST(PipelineJson, mistakes_name_their_place) {
   EXPECT_THAT(what(R"({"kind": "images", "files": ["a.png"], "labelled": "b"})"), HasSubstr("both files and labelled"));
 }
 
+TEST(PipelineJson, arrays_in_memory_are_whole_or_refused) {
+  std::ofstream("whole.f32", std::ios::binary) << std::string(24, '\0');
+  std::ofstream("cut.f32", std::ios::binary) << std::string(27, '\0');
+  const auto refusal = [](const std::string& keys) -> std::string {
+    try {
+      (void)source(R"({"kind": "memory", )" + keys + "}");
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(refusal(R"("arrays": {"x": "whole.f32"}, "shapes": {"x": [3]})"), "");
+  EXPECT_THAT(refusal(R"("arrays": {"x": "cut.f32"}, "shapes": {"x": [3]})"),
+              testing::AllOf(HasSubstr("cut.f32 has 27 bytes"), HasSubstr("arrays.x")));
+  EXPECT_THAT(refusal(R"("arrays": {"x": "whole.f32"}, "shapes": {"x": [3], "y": [1]})"), HasSubstr("\"y\", which has no file"));
+  EXPECT_THAT(refusal(R"("shapes": {"x": [-1]})"), HasSubstr("can't have the shape [-1]"));
+  EXPECT_THAT(refusal(R"("shapes": {"x": [4294967296, 1024]})"), HasSubstr("in 20000 samples"));
+  EXPECT_THAT(refusal(R"("shapes": {"x": [1]}, "window": 9223372036854775807)"), HasSubstr("in 20000 samples"));
+}
+
 TEST(PipelineJson, help_names_every_kind) {
   const std::string help = pipeline_kinds_text();
   for (const char* kind : {"hdf5", "nifti", "images", "npy", "npz", "csv", "tokens", "memory", "sleeping", "augment", "share",

@@ -17,11 +17,12 @@ namespace fs = std::filesystem;
 
 void check_ranks(const Workload& workload) {
   const LoaderKeys& keys = workload.loader;
-  if (keys.rank < keys.ranks && keys.ranks_here <= keys.ranks) return;
+  constexpr std::int64_t kMostRanks = std::int64_t{1} << 20U;  // a larger number would be cut to an int
+  if (keys.rank < keys.ranks && keys.ranks_here <= keys.ranks && keys.ranks <= kMostRanks) return;
   throw ConfigError(Message{.what = "rank " + std::to_string(keys.rank) + " of " + std::to_string(keys.ranks) + ", " +
                                     std::to_string(keys.ranks_here) + " of them on this machine",
                             .where = workload.name,
-                            .next = "rank counts from 0; ranks_here must not exceed ranks"});
+                            .next = "rank counts from 0; ranks_here must not exceed ranks; there are at most 1048576"});
 }
 
 LoaderOptions options_of(const LoaderKeys& keys) {

@@ -190,7 +190,9 @@ int run(int count, char** words) {
     std::cerr << "millrace-hdf5 is a part of millrace, which starts it to read HDF5 files; it is not meant to be run by hand\n";
     return 2;
   }
-  ::signal(SIGPIPE, SIG_IGN);
+  // A batch system or a service manager sends a signal to stop to all processes of a job. The program that started this process
+  // still needs its answers until it has finished its step and saved; then it ends this process.
+  for (const int ignored : {SIGPIPE, SIGTERM, SIGINT, SIGHUP, SIGUSR1}) ::signal(ignored, SIG_IGN);
   start_library();
   if (job == "describe_all") return describe_all();
   confine(kFirstFile + 1);

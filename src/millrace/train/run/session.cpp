@@ -65,7 +65,8 @@ RunOutcome Session::run() {
   if (resumed_) check_trainer_part(resumed_->content);
   if (resumed_ && already_complete(0)) return nothing_left();
   auto [recipe, loaders] = open_data();
-  check_same_data(setup_.agreement(), loaders.training().data_state());
+  const data::Loader* const validation = setup_.agreement().alone() ? nullptr : loaders.validation();
+  check_same_data(setup_.agreement(), loaders.training().data_state(), validation == nullptr ? Json() : validation->data_state());
   const std::int64_t total_steps = loaders.total_steps();
   if (already_complete(total_steps)) return nothing_left();
   assembly_ = std::make_unique<Assembly>(setup_, std::move(recipe), std::move(loaders), kept_choices());

@@ -72,7 +72,7 @@ class Session {
                                                                                          // the device
   [[nodiscard]] Json summary_of(const std::string& reason, const std::string& error);
   // How each rank spent its time, by rank. Collective, so it is called only if the run ends normally. Null if the run has one
-  // rank or has lost a rank.
+  // rank or has lost a rank. Also fills stopped_by_ and sender_.
   [[nodiscard]] Json times_of_ranks();
   [[nodiscard]] std::string closing_text(Ending ending, const Json& summary) const;
   [[nodiscard]] telemetry::Console& console() const { return setup_.console(); }
@@ -93,6 +93,9 @@ class Session {
   double opening_seconds_ = 0;          // seconds for making the recipe and opening its data
   std::vector<Choice> logged_choices_;  // those choices of the plan that the log already has
   std::size_t notices_shown_ = 0;
+  // The signal that stopped the run, and its sender. Another rank may have received it: then this process has no pending signal.
+  int stopped_by_ = 0;
+  std::string sender_;
   int crash_log_ = -1;  // descriptor of log.jsonl, or of the file `lock` before the run begins; -1 = not open
 };
 

@@ -256,9 +256,8 @@ Json Session::summary_of(const std::string& reason, const std::string& error) {
 }
 
 std::string Session::closing_text(Ending ending, const Json& summary) const {
-  const std::string ended = ending == Ending::signal
-                                ? std::string("stopped by ") + signal_name(pending_signal()) + ", saved at step "
-                                : "done at step ";
+  const std::string ended =
+      ending == Ending::signal ? std::string("stopped by ") + signal_name(stopped_by_) + ", saved at step " : "done at step ";
   std::vector<std::string> parts = {ended + with_commas(trainer_->step())};
   add_loss(parts, summary["loss"]);
   add_metrics(parts, summary);
@@ -300,10 +299,20 @@ RunOutcome Session::nothing_left() const {
 // Called when the run is done and saved, so a rank that is lost now costs only its times in the report.
 Json Session::times_of_ranks() {
   Agreement& agreement = setup_.agreement();
+  stopped_by_ = pending_signal();
+  sender_ = pending_signal_sender();
   if (agreement.alone()) return {};
   try {
     Json ranks = Json::array();
-    for (Json& rank : agreement.gather(trainer_->times())) {
+    Json mine = trainer_->times();
+    mine["signal"] = {stopped_by_, sender_};
+    for (Json& rank : agreement.gather(std::move(mine))) {
+      const int number = rank.at("signal").at(0).get<int>();
+      if (stopped_by_ == 0 && number != 0) {
+        stopped_by_ = number;
+        sender_ = rank.at("signal").at(1).get<std::string>();
+      }
+      rank.erase("signal");
       rank["rank"] = ranks.size();
       ranks.push_back(std::move(rank));
     }
@@ -322,7 +331,7 @@ RunOutcome Session::finish(Ending ending) {
   outcome.run_folder = folder_ == nullptr ? std::filesystem::path() : folder_->path();
   outcome.summary = summary_of(reason, "");
   if (!ranks.is_null()) outcome.summary["ranks"] = std::move(ranks);
-  if (ending == Ending::signal) outcome.exit_code = exit_code_for(pending_signal());
+  if (ending == Ending::signal) outcome.exit_code = exit_code_for(stopped_by_);
   if (folder_ != nullptr) {
     keep_summary(outcome.summary);
     log_end(reason, "");
@@ -384,8 +393,8 @@ void Session::log_end(const std::string& reason, const std::string& error) {
   Json end = {{"step", trainer_->step()}, {"exit_reason", reason}};
   if (!error.empty()) end["error"] = error;
   if (reason == name_of(Ending::signal)) {
-    end["signal"] = signal_name(pending_signal());
-    end["sender"] = pending_signal_sender();
+    end["signal"] = signal_name(stopped_by_);
+    end["sender"] = sender_;
   }
   log_->write("end", std::move(end));
 }

@@ -103,17 +103,21 @@ void check_alike(Agreement& agreement, const config::Schema& schema, const Json&
          "start all ranks by the same command, with the same files and variables");
 }
 
-void check_same_data(Agreement& agreement, const Json& data) {
+void check_same_data(Agreement& agreement, const Json& training, const Json& validation) {
   if (agreement.alone()) return;
-  const std::vector<Json> all = agreement.gather({{"host", host_name()}, {"data", crc_text(data.dump())}});
-  std::string who;
-  for (std::size_t rank = 1; rank < all.size(); ++rank) {
-    if (all[rank].at("data") != all[0].at("data")) who += (who.empty() ? "" : ", ") + named(rank, all[rank].at("host"));
+  // In one call, because a rank whose folder lacks the validation data must answer too.
+  const std::vector<Json> all = agreement.gather(
+      {{"host", host_name()}, {"training", crc_text(training.dump())}, {"validation", crc_text(validation.dump())}});
+  for (const char* const split : {"training", "validation"}) {
+    std::string who;
+    for (std::size_t rank = 1; rank < all.size(); ++rank) {
+      if (all[rank].at(split) != all[0].at(split)) who += (who.empty() ? "" : ", ") + named(rank, all[rank].at("host"));
+    }
+    if (who.empty()) continue;
+    throw DistributedError({std::string("the ") + split + " data of " + who + " differs from that of rank 0",
+                            "data.dir and the other keys that name the input",
+                            "copy the data of rank 0's machine, or have all machines read the same folder"});
   }
-  if (who.empty()) return;
-  throw DistributedError({"the training data of " + who + " differs from that of rank 0",
-                          "data.dir and the other keys that name the input",
-                          "copy the data of rank 0's machine, or have all machines read the same folder"});
 }
 
 void check_same_weights(Agreement& agreement, const torch::nn::Module& model, std::int64_t step) {

@@ -18,9 +18,9 @@ namespace millrace {
 // DistributedError names the ranks that differ, their hosts and the differences.
 void check_alike(Agreement& agreement, const config::Schema& schema, const Json& config);
 
-// Compares the identity of the training data; `data` is the result of data::Loader::data_state(). DistributedError names the
-// ranks that differ.
-void check_same_data(Agreement& agreement, const Json& data);
+// Compares the identity of the data. Both are results of data::Loader::data_state(); `validation` is null if there is none.
+// DistributedError names the ranks that differ.
+void check_same_data(Agreement& agreement, const Json& training, const Json& validation);
 
 // Compares all parameters and buffers, to the bit. DistributedError names the ranks in the minority. If there are two ranks, it
 // can't say which of them is wrong.

@@ -1,25 +1,38 @@
 #include "millrace/cli/launch/detail/rank_output.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <array>
 #include <cctype>
 #include <cerrno>
 #include <cstring>
+#include <string_view>
+#include <utility>
 
 #include "millrace/base/error.h"
 
 namespace millrace::cli {
 namespace {
 
-void write_all(int descriptor, std::string_view text) {
+// Returns false if the text could not be written. The run must continue even if the reader of its output is gone.
+bool write_all(int descriptor, std::string_view text) {
+  constexpr int kPatienceMs = 1000;
   while (!text.empty()) {
     const ssize_t written = ::write(descriptor, text.data(), text.size());
     if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return;  // if the reader of the output is gone, the run must continue
+    pollfd ready{descriptor, POLLOUT, 0};  // another program may have set the terminal not to block
+    if (written < 0 && errno == EAGAIN && ::poll(&ready, 1, kPatienceMs) > 0) continue;
+    if (written <= 0) return false;
     text.remove_prefix(static_cast<std::size_t>(written));
   }
+  return true;
+}
+
+void tell_lost_log(int rank, const std::filesystem::path& log, int error) {
+  (void)write_all(STDERR_FILENO, "warning: the output of rank " + std::to_string(rank) + " is not kept in " + log.string() +
+                                     " from here on: " + std::strerror(error) + "\n");
 }
 
 // True for the first line of an error in three parts, such as "DataError  sample 7 ...".
@@ -69,9 +82,13 @@ void RankOutput::take() {
   take(err_);
 }
 
+// Takes no more at once than a pipe can hold, because a rank that writes without end must not keep the launcher from its other
+// work.
 void RankOutput::take(Pipe& pipe) {
+  constexpr int kMostReads = 16;
+  constexpr std::size_t kLongestLine = std::size_t{1} << 20U;
   std::array<char, 65536> part{};
-  while (pipe.read >= 0) {
+  for (int reads = 0; pipe.read >= 0 && reads < kMostReads; ++reads) {
     const ssize_t got = ::read(pipe.read, part.data(), part.size());
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) break;
@@ -87,14 +104,20 @@ void RankOutput::take(Pipe& pipe) {
       show(pipe, pipe.rest.substr(0, end));
       pipe.rest.erase(0, end + 1);
     }
+    const bool is_for_programs = plain_ && &pipe == &out_;
+    if (is_for_programs || pipe.rest.size() < kLongestLine) continue;
+    show(pipe, std::exchange(pipe.rest, {}));  // such as a progress bar that only ever returns to its beginning
   }
 }
 
 void RankOutput::show(Pipe& pipe, const std::string& line) {
   if (&pipe == &err_ && begins_error(line)) error_ = line;
-  if (log_ >= 0) write_all(log_, line + "\n");
+  if (log_ >= 0 && !write_all(log_, line + "\n")) {
+    tell_lost_log(rank_, log_path_, errno);
+    ::close(std::exchange(log_, -1));
+  }
   const std::string prefix = plain_ && &pipe == &out_ ? "" : "[" + std::to_string(rank_) + "] ";
-  write_all(pipe.screen, prefix + line + "\n");
+  (void)write_all(pipe.screen, prefix + line + "\n");
 }
 
 }  // namespace millrace::cli

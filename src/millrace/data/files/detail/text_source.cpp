@@ -7,6 +7,7 @@
 #include <span>
 #include <utility>
 
+#include "millrace/base/doing.h"
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/base/hash.h"
@@ -90,6 +91,7 @@ std::string sha256_of(const TextSource& source) {
     buffer.resize(std::min<std::uint64_t>(kChunk, file.size() - at));
     file.read(at, std::as_writable_bytes(std::span(buffer)));
     hash.update(buffer);
+    doing_moved();
   }
   return hash.hex();
 }
@@ -106,6 +108,7 @@ TextRead read_text(const TextSource& source, const std::function<void(std::strin
     buffer.resize(kept + count);
     file.read(at, std::as_writable_bytes(std::span(buffer).subspan(kept)));
     hash.update(std::string_view(buffer).substr(kept));
+    doing_moved();
     std::string_view text = buffer;
     const std::uint64_t offset = at - kept;
     at += count;

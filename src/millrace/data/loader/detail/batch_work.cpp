@@ -11,6 +11,7 @@
 #include "millrace/base/format.h"
 #include "millrace/data/loader/detail/reading.h"
 #include "millrace/data/loader/detail/thread_usage.h"
+#include "millrace/system/machine.h"
 #include "millrace/telemetry/spans.h"
 
 namespace millrace::data::detail {
@@ -477,11 +478,13 @@ Message reason_of(const BadRow& bad, const std::string& sample) {
   }
 }
 
-std::uint64_t usual_buffer(std::uint64_t slot_bytes) noexcept {
+std::uint64_t usual_buffer(std::uint64_t slot_bytes) {
   constexpr std::uint64_t kUsual = 1ULL << 30U;
   const auto pages = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES));
-  const std::uint64_t half = pages / 2 * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
-  return std::max(kUsual, slot_bytes > half / 3 ? half : 3 * slot_bytes);
+  std::uint64_t half = pages / 2 * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  // Beyond the limit of a control group the kernel ends the process without a word.
+  if (const auto limit = Machine().memory_limit()) half = std::min(half, *limit / 2);
+  return std::max(std::min(kUsual, half), slot_bytes > half / 3 ? half : 3 * slot_bytes);
 }
 
 }  // namespace millrace::data::detail

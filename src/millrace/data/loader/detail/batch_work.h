@@ -174,8 +174,8 @@ class BatchWork {
   std::atomic<bool> has_quarantine_{false};
 };
 
-// The default limit for the bytes of all slots: 1 GiB, or three batches if they are larger, but at most half of the machine's
-// memory. The three are the batch in the step, the next one and the one being made.
-[[nodiscard]] std::uint64_t usual_buffer(std::uint64_t slot_bytes) noexcept;
+// The default limit for the bytes of all slots: 1 GiB, or three batches if they are larger, but at most half of the memory of
+// the machine or of the process's control group. The three are the batch in the step, the next one and the one being made.
+[[nodiscard]] std::uint64_t usual_buffer(std::uint64_t slot_bytes);
 
 }  // namespace millrace::data::detail

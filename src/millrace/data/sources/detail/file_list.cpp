@@ -1,5 +1,6 @@
 #include "millrace/data/sources/detail/file_list.h"
 
+#include "millrace/base/doing.h"
 #include "millrace/base/error.h"
 #include "millrace/base/input_file.h"
 
@@ -9,7 +10,10 @@ std::string count_of_files(std::span<const std::filesystem::path> files, const s
   if (files.empty()) {
     throw DataError({.what = "the list of " + what + " is empty", .where = "", .next = "name at least one file"});
   }
-  for (const std::filesystem::path& path : files) const InputFile opens(path);
+  for (const std::filesystem::path& path : files) {
+    const InputFile opens(path);
+    doing_moved();
+  }
   return std::to_string(files.size()) + (files.size() == 1 ? " file" : " files");
 }
 

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <iterator>
 #include <map>
-#include <numeric>
+#include <optional>
 #include <thread>
 
 #include "millrace/base/error.h"
@@ -28,9 +28,8 @@ std::string read_bytes(const fs::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-MemoryArray generated(const std::string& name, const Shape& shape, std::int64_t rows, std::uint64_t key) {
-  const std::int64_t each = std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
-  std::vector<float> values(static_cast<std::size_t>(each * rows));
+MemoryArray generated(const std::string& name, const Shape& shape, std::int64_t values_in_all, std::uint64_t key) {
+  std::vector<float> values(static_cast<std::size_t>(values_in_all));
   Philox draw(key);
   for (float& value : values) value = static_cast<float>(draw() >> 8U) * 0x1p-24F;
   return memory_array(name, shape, std::move(values));
@@ -50,21 +49,48 @@ struct MemoryKeys {
   }
 };
 
+// The number of generated values of a field.
+std::int64_t generated_values(const Part& part, const MemoryKeys& keys, const std::string& name, const Shape& shape) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 40U;  // more fit into no machine's memory
+  const std::optional<std::int64_t> each = element_count(shape);
+  std::int64_t rows = 0, all = 0;
+  const bool overflows = !each || __builtin_add_overflow(keys.samples, keys.window - 1, &rows) ||
+                         __builtin_mul_overflow(*each, rows, &all) || all > kMost;
+  if (overflows)
+    refuse_part(
+        part,
+        "field " + quoted(name) + " can't have the shape " + to_text(shape) + " in " + std::to_string(keys.samples) + " samples",
+        "give sizes of 0 or more, and fewer samples or smaller windows");
+  return all;
+}
+
 SourcePtr open_memory(const Part& part) {
   const auto keys = keys_of<MemoryKeys>(part);
   std::vector<MemoryArray> arrays;
+  for (const auto& [name, shape] : keys.shapes) {
+    if (!element_count(shape))
+      refuse_part(part, "field " + quoted(name) + " can't have the shape " + to_text(shape), "give sizes of 0 or more");
+    if (!keys.arrays.empty() && !keys.arrays.contains(name))
+      refuse_part(part, "shapes name " + quoted(name) + ", which has no file", "name its file in arrays, or leave the shape out");
+  }
   for (const auto& [name, file] : keys.arrays) {
     const auto shape = keys.shapes.find(name);
     if (shape == keys.shapes.end())
       refuse_part(part, "array " + quoted(name) + " has no shape", "give the shape of one row in shapes");
     const std::string bytes = read_bytes(part.input.folder / file);
+    if (bytes.size() % sizeof(float) != 0) {
+      throw DataError({.what = (part.input.folder / file).string() + " has " + std::to_string(bytes.size()) +
+                               " bytes, which is not a whole number of 32-bit floats",
+                       .where = part.place + ".arrays." + name,
+                       .next = "the file is cut off, or holds numbers of another type"});
+    }
     std::vector<float> values(bytes.size() / sizeof(float));
     std::memcpy(values.data(), bytes.data(), values.size() * sizeof(float));
     arrays.push_back(memory_array(name, shape->second, std::move(values)));
   }
   std::uint64_t seed = 0;
   for (const auto& [name, shape] : keys.shapes) {
-    if (keys.arrays.empty()) arrays.push_back(generated(name, shape, keys.samples + keys.window - 1, ++seed));
+    if (keys.arrays.empty()) arrays.push_back(generated(name, shape, generated_values(part, keys, name, shape), ++seed));
   }
   if (arrays.empty())
     refuse_part(part, "a part of kind \"memory\" has no array", "give shapes, and also arrays if there are files");
