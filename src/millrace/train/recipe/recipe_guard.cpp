@@ -293,6 +293,7 @@ std::vector<Objective> RecipeGuard::objectives() {
   return in({"objectives()"}, [&] {
     std::vector<Objective> objectives = recipe_->objectives();
     check_objectives(objectives, model());
+    name_as_in_model(objectives, model());
     for (Objective& objective : objectives) {
       objective.loss = [this, name = objective.name, loss = std::move(objective.loss)](const Batch& batch,
                                                                                        const StepContext& context) {
