@@ -106,6 +106,7 @@ void Trainer::restore(const snapshot::Content& content) {
   validation_pending_ = trainer["validation_pending"].boolean() && parts_.validation != nullptr;
   if (const auto micro_batches = trainer.find("memory_split")) recovery_.use_at_least(micro_batches->integer(1));
   scores_.load_state(trainer, report);
+  if (!scores_.forgot().empty()) reporter_.warning(scores_.forgot());
   meter_.load_state(trainer, report);
   if (agreement().ranks().rank != 0) meter_.forget_sums();
   if (const auto row = trainer.find("epoch_row")) {
