@@ -2,8 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <csignal>
 #include <fstream>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -68,13 +68,18 @@ TEST(Session, WritesTheFilesOfARun) {
 TEST(Session, TheHistoryHasTheNewestValidationOfEachEpoch) {
   const auto history_of = [](int stopped_in) {
     const toys::TemporaryFolder folder;
-    int updates = 0;
+    int losses = 0;
     toys::at_point = [&](const char* point) {
-      if (std::string_view(point) == "update" && ++updates == stopped_in) (void)std::raise(SIGTERM);
+      if (std::string_view(point) == "loss" && ++losses == stopped_in) throw std::runtime_error("stopped by the test");
     };
-    for (int starts = stopped_in > 0 ? 2 : 1; starts > 0; --starts)
+    const auto train = [&] {
       (void)toys::run(toys::grouped_regression(), folder.path(),
                       {{"train.max_steps", 12}, {"toy.rows", 16}, {"train.validate_every", 6}, {"log.every", 100}});
+    };
+    if (stopped_in > 0) {
+      EXPECT_THROW(train(), RecipeError);
+    }
+    train();
     toys::at_point = nullptr;
     std::ifstream file(folder.path() / "history.csv");
     std::vector<std::string> lines;  // without the times
@@ -94,7 +99,21 @@ TEST(Session, TheHistoryHasTheNewestValidationOfEachEpoch) {
   EXPECT_NE(cells(2).at(2), "") << "that of step 6";
   EXPECT_NE(cells(2).at(3), "") << "a metric of its own";
   EXPECT_NE(cells(3).at(2), cells(2).at(2)) << "that of step 12";
-  EXPECT_EQ(history_of(7), lines);
+  EXPECT_EQ(history_of(12), lines) << "stopped in step 8, after the validation of step 6";
+}
+
+// Five batches an epoch by two are three steps, the last of one batch. Step 8 is of the third epoch.
+TEST(Session, TheHistoryKnowsTheEpochOfAValidationWhereAnEpochEndsInAPartOfAStep) {
+  const toys::TemporaryFolder folder;
+  (void)toys::run(
+      toys::grouped_regression(), folder.path(),
+      {{"train.max_steps", 12}, {"toy.rows", 20}, {"optim.accumulate", 2}, {"train.validate_every", 8}, {"log.every", 100}});
+  std::ifstream file(folder.path() / "history.csv");
+  std::vector<bool> validated;
+  std::string line;
+  for (std::getline(file, line); std::getline(file, line);)
+    validated.push_back(!format::parse_csv(line + "\n").rows.at(0).at(2).empty());
+  EXPECT_THAT(validated, testing::ElementsAre(false, false, true, false));
 }
 
 TEST(Session, AStepBelongsToTheEpochItWasMadeIn) {
