@@ -47,7 +47,7 @@ std::vector<IdleSetting> idle_settings(const ObjectiveStep& objective, const Loa
   const std::int64_t of_unit = by_epoch ? std::max<std::int64_t>(loaders.steps_per_epoch(), 1) : 1;
   const std::int64_t length = (steps + of_unit - 1) / of_unit;
   if (steps > 0 && used.warmup_steps > length && used.schedule != ScheduleKind::one_cycle) {
-    idle.push_back({"optim.warmup_steps", with_commas(used.warmup_steps),
+    idle.push_back({"optim.warmup_steps", std::to_string(used.warmup_steps),
                     std::string("more than the ") + (by_epoch ? "epochs" : "steps") + " of the run, " + with_commas(length) +
                         ": the learning rate ends at " + significant(objective.learning_rate_at(steps - 1, steps), 3) +
                         " and never reaches " + significant(used.learning_rate, 3)});

@@ -41,7 +41,7 @@ Loaders::Loaders(RunSetup& setup, Recipe& recipe, std::function<void(const std::
   const optim::OptimConfig& optim = setup_.config().optim;
   if (const std::int64_t batches = batches_per_step(optim, *training_); batches < optim.accumulate)
     setup_.choose(
-        "optim.accumulate", with_commas(batches),
+        "optim.accumulate", std::to_string(batches),
         "not " + with_commas(optim.accumulate) + ": an epoch has no more batches, and those of a step are of one epoch");
   if (!held_out.datasets.empty()) {
     options = setup_.loader_options(held_out, Split::validation);
