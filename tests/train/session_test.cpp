@@ -202,6 +202,16 @@ TEST(Session, AChangedConfigOnResumeIsRefusedWithTheDifference) {
   }
 }
 
+TEST(Session, ASlashAfterTheFolderHidesNoChange) {
+  const toys::TemporaryFolder folder;
+  const std::filesystem::path with_slash = folder.path() / "";
+  (void)toys::run(toys::grouped_regression(), with_slash, {{"train.max_steps", 3}});
+  EXPECT_THROW((void)toys::run(toys::grouped_regression(), with_slash, {{"train.max_steps", 6}, {"optim.learning_rate", 0.5}}),
+               ConfigError);
+  const RunOutcome same = toys::run(toys::grouped_regression(), with_slash, {{"train.max_steps", 6}});
+  EXPECT_EQ(same.run_folder, folder.path());
+}
+
 TEST(Session, EarlyStopEndsCleanly) {
   // Too high a rate: validation gets no better after the first epochs.
   const RunOutcome run = toys::run(toys::grouped_regression(), "",
