@@ -221,6 +221,31 @@ TEST(Session, EarlyStopEndsCleanly) {
   EXPECT_LT(run.summary["epochs"].get<int>(), 400);
 }
 
+TEST(Session, AnEarlyStopIsOnTheScreenWithTheKeyThatDecidedIt) {
+  const toys::TemporaryFolder folder;
+  const Entry entry = toys::grouped_regression();
+  const auto said = [&] {
+    const config::Schema schema = schema_of(entry);
+    config::Layers layers(schema);
+    layers.add_values(entry.defaults, "recipe");
+    layers.add_values({{"train.epochs", 400},
+                       {"train.early_stop_patience", 2},
+                       {"optim.learning_rate", 0.05},
+                       {"train.off", {"rehearsal"}},
+                       {"device.kernels", "ours"},
+                       {"run.dir", (folder.path() / "run").string()}},
+                      "test");
+    telemetry::Console console(telemetry::Console::Mode::automatic);
+    const RunRequest request{.entry = &entry, .config = layers.resolve(), .console = &console};
+    testing::internal::CaptureStdout();
+    (void)run_training(request);
+    return testing::internal::GetCapturedStdout();
+  };
+  EXPECT_THAT(said(), HasSubstr("\nstopped early: the last 2 validations gave no better val_loss (train.early_stop_patience)"));
+  EXPECT_THAT(said(), testing::AllOf(HasSubstr("already complete at step "), HasSubstr("raise train.early_stop_patience"),
+                                     testing::Not(HasSubstr("train.max_steps"))));
+}
+
 TEST(Session, ADamagedSnapshotIsPassedOverAndTheOneBeforeIsUsed) {
   const toys::TemporaryFolder folder;
   const Json slow = {{"snapshot.every_steps", 5}, {"snapshot.every_epochs", 0}, {"snapshot.keep_best", false}};
