@@ -147,6 +147,21 @@ TEST(Rehearsal, ChecksTheNamesThatAConfigJudgesBy) {
   EXPECT_EQ(told({{"toy.validates", false}, {"optim.schedule", "constant"}}), "") << "the remedy";
 }
 
+// A resumed run makes no rehearsal, and these keys may change then.
+TEST(Rehearsal, WithoutValidationAResumeCanNotStopEarly) {
+  const toys::TemporaryFolder parent;
+  Json config = {{"toy.validates", false}, {"train.max_steps", 2}};
+  (void)toys::run(slipping(), parent.path() / "run", config);
+  config["train.max_steps"] = 4;
+  config["train.early_stop_patience"] = 2;
+  try {
+    (void)toys::run(slipping(), parent.path() / "run", config);
+    ADD_FAILURE();
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("there is no validation"), HasSubstr("train.early_stop_patience")));
+  }
+}
+
 TEST(Rehearsal, NamesParametersWithoutGradientAndGoesOn) {
   const Entry row = slipping();
   const config::Schema schema = schema_of(row);

@@ -321,18 +321,29 @@ std::string values_of(const metrics::Means& means) {
   return text;
 }
 
-// Throws ConfigError if the run has no validation and a setting needs one.
-void require_no_judge(const RunConfig& config) {
-  const auto refuse = [](const char* where, const char* next) {
-    throw ConfigError({"there is no validation: the recipe has no validation data", where, next});
-  };
-  if (!config.snapshot.best_metric.empty()) refuse("snapshot.best_metric", "give it validation data, or remove the key");
-  if (config.train.early_stop_patience > 0) refuse("train.early_stop_patience", "give it validation data, or remove the key");
-  if (config.optim.schedule == optim::ScheduleKind::plateau)
-    refuse("optim.schedule = plateau", "give it validation data, or choose another schedule, such as optim.schedule=constant");
+[[noreturn]] void refuse_without_validation(const std::string& where, const std::string& next) {
+  throw ConfigError({"there is no validation: the recipe has no validation data", where, "give it validation data, or " + next});
+}
+
+// A recipe may give an objective another schedule than that of the config.
+void require_no_plateau(const Stepper& stepper) {
+  for (const ObjectiveStep& objective : stepper.objectives()) {
+    if (objective.spec().optim.schedule != optim::ScheduleKind::plateau) continue;
+    refuse_without_validation(
+        "optim.schedule = plateau" +
+            (stepper.objectives().size() == 1 ? std::string() : " of objective " + quoted(objective.spec().name)),
+        "choose another schedule, such as optim.schedule=constant");
+  }
 }
 
 }  // namespace
+
+void require_judge(const Assembly& assembly) {
+  if (assembly.loaders().validation() != nullptr) return;
+  const RunConfig& config = assembly.config();
+  if (!config.snapshot.best_metric.empty()) refuse_without_validation("snapshot.best_metric", "remove the key");
+  if (config.train.early_stop_patience > 0) refuse_without_validation("train.early_stop_patience", "remove the key");
+}
 
 Rehearsal rehearse(Assembly& assembly) {
   static const telemetry::Counter taken("rehearsal");
@@ -347,7 +358,8 @@ Rehearsal rehearse(Assembly& assembly) {
     const bool whole = within_memory([&] { rehearse_validation(assembly, rehearsal); });
     if (whole && rehearsal.validation_rows > 0) check_names(assembly, rehearsal);
   } else {
-    require_no_judge(assembly.config());
+    require_judge(assembly);
+    require_no_plateau(assembly.stepper());
   }
   static_cast<void>(assembly.recipe().state());  // called once, because the first snapshot will call it
   rehearsal.seconds = steady_seconds() - begin;
