@@ -4,8 +4,10 @@
 #include <torch/nn/modules/linear.h>
 
 #include <algorithm>
+#include <fstream>
 
 #include "millrace/base/error.h"
+#include "millrace/base/fs.h"
 #include "millrace/data/sources/memory_source.h"
 #include "millrace/train/recipe/config.h"
 #include "millrace/train/report/pictures.h"
@@ -123,6 +125,19 @@ TEST(Pictures, OfStepsThatARunGivesUpGoWithThem) {
   EXPECT_THAT(pictures_in(run / "branches" / "step-00000006"),
               ElementsAre("dot.step-00000005.png", "dot.step-00000006.png", "sign_confusion.step-00000005.png",
                           "sign_confusion.step-00000006.png"));
+}
+
+TEST(Pictures, AFileOfTheUserStaysAndEndsNoRun) {
+  const toys::TemporaryFolder parent;
+  const auto run = parent.path() / "run";
+  (void)toys::run(drawn(), run, {{"train.max_steps", 1}, {"log.images", false}});
+  std::filesystem::create_directories(run / "pictures");
+  std::ofstream(run / "pictures" / "dot.png") << "mine";
+  const RunOutcome resumed = toys::run(drawn(), run, {{"train.max_steps", 3}});
+  EXPECT_EQ(resumed.summary["exit_reason"], "max_steps");
+  EXPECT_EQ(resumed.summary["steps"], 3);
+  EXPECT_EQ(Fs::real().read_file(run / "pictures" / "dot.png"), "mine");
+  EXPECT_THAT(pictures_in(run), testing::Contains("sign_confusion.step-00000003.png")) << "the other pictures";
 }
 
 TEST(Metrics, WhatOnlyAWholePassTellsIsAMetricToo) {

@@ -98,8 +98,13 @@ void Trainer::draw(const std::vector<metrics::Confusion>& tables) {
   try {
     const std::vector<Picture> pictures = pictures_of(*parts_.recipe, tables, "after step " + with_commas(step_));
     if (!pictures.empty()) fs.create_directories(parts_.place.folder->path() / run_files::kPictures);
-    for (const Picture& picture : pictures)
-      reporter_.picture(picture, step_, keep_picture(*parts_.place.folder, fs, picture, step_, most));
+    for (const Picture& picture : pictures) {
+      try {
+        reporter_.picture(picture, step_, keep_picture(*parts_.place.folder, fs, picture, step_, most));
+      } catch (const UsageError& error) {  // the user has a file of that name there
+        reporter_.warning("a picture could not be written: " + error.message().what);
+      }
+    }
     thin_pictures(*parts_.place.folder, most);
     keep_tables();
   } catch (const FsError& error) {
