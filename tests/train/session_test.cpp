@@ -221,29 +221,42 @@ TEST(Session, EarlyStopEndsCleanly) {
   EXPECT_LT(run.summary["epochs"].get<int>(), 400);
 }
 
+// What a run prints.
+std::string said_by(const std::filesystem::path& folder, const Json& config) {
+  const Entry entry = toys::grouped_regression();
+  const config::Schema schema = schema_of(entry);
+  config::Layers layers(schema);
+  layers.add_values(entry.defaults, "recipe");
+  layers.add_values({{"train.off", {"rehearsal"}}, {"device.kernels", "ours"}, {"run.dir", folder.string()}}, "test");
+  layers.add_values(config, "test");
+  telemetry::Console console(telemetry::Console::Mode::automatic);
+  const RunRequest request{.entry = &entry, .config = layers.resolve(), .console = &console};
+  testing::internal::CaptureStdout();
+  (void)run_training(request);
+  return testing::internal::GetCapturedStdout();
+}
+
 TEST(Session, AnEarlyStopIsOnTheScreenWithTheKeyThatDecidedIt) {
   const toys::TemporaryFolder folder;
-  const Entry entry = toys::grouped_regression();
-  const auto said = [&] {
-    const config::Schema schema = schema_of(entry);
-    config::Layers layers(schema);
-    layers.add_values(entry.defaults, "recipe");
-    layers.add_values({{"train.epochs", 400},
-                       {"train.early_stop_patience", 2},
-                       {"optim.learning_rate", 0.05},
-                       {"train.off", {"rehearsal"}},
-                       {"device.kernels", "ours"},
-                       {"run.dir", (folder.path() / "run").string()}},
-                      "test");
-    telemetry::Console console(telemetry::Console::Mode::automatic);
-    const RunRequest request{.entry = &entry, .config = layers.resolve(), .console = &console};
-    testing::internal::CaptureStdout();
-    (void)run_training(request);
-    return testing::internal::GetCapturedStdout();
-  };
-  EXPECT_THAT(said(), HasSubstr("\nstopped early: the last 2 validations gave no better val_loss (train.early_stop_patience)"));
-  EXPECT_THAT(said(), testing::AllOf(HasSubstr("already complete at step "), HasSubstr("raise train.early_stop_patience"),
-                                     testing::Not(HasSubstr("train.max_steps"))));
+  const Json config = {{"train.epochs", 400}, {"train.early_stop_patience", 2}, {"optim.learning_rate", 0.05}};
+  EXPECT_THAT(said_by(folder.path() / "run", config),
+              HasSubstr("\nstopped early: the last 2 validations gave no better val_loss (train.early_stop_patience)"));
+  EXPECT_THAT(said_by(folder.path() / "run", config),
+              testing::AllOf(HasSubstr("already complete at step "), HasSubstr("raise train.early_stop_patience"),
+                             testing::Not(HasSubstr("train.max_steps"))));
+}
+
+// The error falls as the toy learns, so the highest is that of the first epoch.
+TEST(Session, TheEndSaysWhetherTheBestSnapshotIsThere) {
+  const toys::TemporaryFolder folder;
+  Json config = {{"train.epochs", 2}, {"snapshot.best_metric", "absolute_error"}, {"snapshot.best_is", "highest"}};
+  EXPECT_THAT(said_by(folder.path() / "run", config),
+              testing::AllOf(HasSubstr(" at step 11, the last "), HasSubstr(": predict, eval and export use the best")));
+  std::filesystem::remove_all(folder.path() / "run" / "snapshots" / "step-00000011");
+  config["train.epochs"] = 3;
+  EXPECT_THAT(said_by(folder.path() / "run", config),
+              testing::AllOf(HasSubstr(" at step 11, the last "),
+                             HasSubstr("the snapshot of the best is not there, so predict, eval and export use the newest")));
 }
 
 TEST(Session, ADamagedSnapshotIsPassedOverAndTheOneBeforeIsUsed) {

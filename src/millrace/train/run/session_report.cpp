@@ -14,6 +14,7 @@
 #include "millrace/device/errors.h"
 #include "millrace/doctor/cause.h"
 #include "millrace/metrics/figure.h"
+#include "millrace/snapshot/snapshot.h"
 #include "millrace/system/process.h"
 #include "millrace/system/signals.h"
 #include "millrace/train/report/block_times.h"
@@ -68,13 +69,17 @@ void add_metrics(std::vector<std::string>& parts, const Json& summary) {
 }
 
 // A line about the best snapshot, which later commands use; "" if the best one is also the last. `judged`: the metric that
-// selects it.
-std::string best_text(const Json& summary, const std::string& judged) {
+// selects it. `kept`: the snapshots of the run.
+std::string best_text(const Json& summary, const std::string& judged, const std::vector<snapshot::Found>& kept) {
   const auto metric = summary["metrics"].find(judged);
   if (metric == summary["metrics"].end() || !(*metric)["best_step"].is_number() || (*metric)["best_step"] == summary["steps"])
     return "";
+  const bool is_there =
+      std::ranges::any_of(kept, [&](const snapshot::Found& each) { return (*metric)["best_step"] == Json(each.step); });
   return "\nbest " + judged + " " + fact_text((*metric)["best"]) + " at step " + fact_text((*metric)["best_step"]) +
-         ", the last " + fact_text((*metric)["last"]) + ": predict, eval and export use the best";
+         ", the last " + fact_text((*metric)["last"]) +
+         (is_there ? ": predict, eval and export use the best"
+                   : ": the snapshot of the best is not there, so predict, eval and export use the newest");
 }
 
 // A line about an end before the run's last step.
@@ -84,6 +89,15 @@ std::string early_stop_text(const TrainConfig& train, const std::string& judged)
          " gave no better " + judged +
          (train.early_stop_delta > 0 ? ", by more than " + significant(train.early_stop_delta, 3) : "") +
          " (train.early_stop_patience)";
+}
+
+// The snapshots of a run. None if the folder can't be read any more: the run is done all the same.
+std::vector<snapshot::Found> kept_snapshots(Fs& fs, const std::filesystem::path& run) {
+  try {
+    return snapshot::list(fs, run);
+  } catch (const SnapshotError&) {
+    return {};
+  }
 }
 
 // If waiting for saves took much time: a line that says so, and which setting would avoid the wait.
@@ -290,7 +304,7 @@ std::string Session::closing_text(Ending ending, const Json& summary) const {
   const auto& wish = setup_.config().snapshot;
   const std::string judged = wish.best_metric.empty() ? "val_" + assembly_->stepper().objective_name(0) : wish.best_metric;
   if (ending == Ending::early_stop) text += early_stop_text(setup_.config().train, judged);
-  if (folder_ != nullptr && wish.keep_best) text += best_text(summary, judged);
+  if (folder_ != nullptr && wish.keep_best) text += best_text(summary, judged, kept_snapshots(*request_.fs, folder_->path()));
   const auto advice = summary["snapshots"]["advice"].get<std::string>();
   text += verdict(summary);
   return advice.empty() ? text : text + "\n" + advice;
