@@ -35,7 +35,7 @@ void Trainer::validate() {
     const Span span(*parts_.timeline, Phase::validate);
     const auto average = use_average(*parts_.stepper);
     recovery_.attempt(
-        {.step = step_, .where = what},
+        {.step = step_, .where = what, .rows = parts_.validation->rows_per_batch()},
         [&] {
           validated = run_validation(batch_context(), *parts_.stepper, *parts_.validation, parts_.config->train.validate_batches,
                                      agreement());
