@@ -50,6 +50,26 @@ TEST(PlainCall, TrainsAModuleInPlace) {
   EXPECT_LT(summary["metrics"]["val_loss"]["last"].get<double>(), 1e-3);
 }
 
+// After the first snapshot a second recipe is made of the same module, data and loss.
+TEST(PlainCall, ItsFirstSnapshotRaisesNoAlarm) {
+  const toys::TemporaryFolder folder;
+  torch::nn::Linear line(1, 1);
+  RunConfig config;
+  config.data.batch_size = 20;
+  config.train.epochs = 1;
+  config.precision.dtype = Precision::fp32;
+  config.run.dir = (folder.path() / "run").string();
+  const auto loss = [&](const Batch& batch) {
+    const at::Tensor error = line(batch["x"]) - batch["y"];
+    return Loss{.terms = {{error.square().sum(), at::full({}, static_cast<double>(batch.rows())), 20.0}}};
+  };
+  testing::internal::CaptureStderr();
+  const Json summary = train(*line, line_points(), loss, {.config = config, .validation = line_points(), .print = false});
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), testing::Not(HasSubstr("snapshot")));
+  EXPECT_EQ(summary["snapshots"]["saved"], 1);
+  EXPECT_THAT(toys::log_of(folder.path() / "run", "warning"), testing::IsEmpty());
+}
+
 TEST(Inference, ARunsBestSnapshotGivesItsValidationMetrics) {
   const toys::TemporaryFolder folder;
   const Entry entry = toys::grouped_regression();
