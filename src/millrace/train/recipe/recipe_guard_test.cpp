@@ -109,13 +109,14 @@ struct HalvesImpl : torch::nn::Module {
 // Two layers whose parameters have the same names within their layers.
 class Halves final : public Recipe {
  public:
-  Halves(bool shares, bool groups) : groups_(groups), net_(std::make_shared<HalvesImpl>(shares)) {}
+  Halves(bool shares, bool groups, double scale = 1)
+      : groups_(groups), scale_(scale), net_(std::make_shared<HalvesImpl>(shares)) {}
   data::Pipeline data(Split) override { return {}; }
   torch::nn::Module& model() override { return *net_; }
   std::vector<Objective> objectives() override {
     Objective objective{.name = "main", .loss = [](const Batch&, const StepContext&) { return std::optional<Loss>(); }};
     for (const torch::nn::Linear& layer : {net_->first, net_->second}) {
-      optim::ParameterGroup group;
+      optim::ParameterGroup group{.learning_rate_scale = scale_};
       for (const auto& item : layer->named_parameters()) group.parameters.push_back({item.key(), item.value()});
       if (groups_) objective.parameters.push_back(std::move(group));
     }
@@ -124,6 +125,7 @@ class Halves final : public Recipe {
 
  private:
   bool groups_;
+  double scale_;
   std::shared_ptr<HalvesImpl> net_;
 };
 
@@ -190,6 +192,18 @@ TEST(RecipeGuard, ParametersOfAGroupHaveTheirNamesInTheModel) {
     for (const optim::NamedParameter& parameter : group.parameters) names.push_back(parameter.name);
   }
   EXPECT_THAT(names, testing::ElementsAre("first.weight", "first.bias", "second.weight", "second.bias"));
+}
+
+TEST(RecipeGuard, AGroupThatWouldClimbIsRefused) {
+  RecipeGuard guard("halves", std::make_unique<Halves>(/*shares=*/false, /*groups=*/true, /*scale=*/-1));
+  try {
+    (void)guard.objectives();
+    ADD_FAILURE();
+  } catch (const RecipeError& error) {
+    EXPECT_EQ(error.message().what,
+              "recipe halves failed in objectives(): a group of objective \"main\" has the "
+              "learning_rate_scale -1");
+  }
 }
 
 TEST(RecipeGuard, AParameterThatTwoLayersRegisterIsNamedByBothNames) {

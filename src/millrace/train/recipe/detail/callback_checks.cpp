@@ -127,6 +127,11 @@ void check_objectives(const std::vector<Objective>& objectives, const torch::nn:
       }
     };
     for (const auto& group : objective.parameters) {
+      if (!(group.learning_rate_scale >= 0 && std::isfinite(group.learning_rate_scale)))
+        refuse("a group of " + who + " has the learning_rate_scale " + significant(group.learning_rate_scale, 6),
+               "give a factor of 0 or more");
+      if (group.weight_decay && !(*group.weight_decay >= 0))
+        refuse("a group of " + who + " has the weight_decay " + significant(*group.weight_decay, 6), "give 0 or more");
       for (const auto& parameter : group.parameters) {
         if (!parameter.value.defined())
           refuse("parameter " + quoted(parameter.name) + " of " + who + " has no tensor", "give it one");
