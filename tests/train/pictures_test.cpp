@@ -127,6 +127,27 @@ TEST(Pictures, OfStepsThatARunGivesUpGoWithThem) {
                           "sign_confusion.step-00000006.png"));
 }
 
+class Dots final : public Recipe {
+ public:
+  data::Pipeline data(Split) override { return {}; }
+  torch::nn::Module& model() override { return *net_; }
+  std::vector<Objective> objectives() override { return {}; }
+  std::vector<Picture> draw() override { return {{.name = "dot", .width = 1, .height = 1, .rgb = std::vector<std::uint8_t>(3)}}; }
+
+ private:
+  torch::nn::Linear net_ = torch::nn::Linear(1, 1);
+};
+
+TEST(Pictures, OfTheRecipeIsNotReplacedByATableOfItsName) {
+  Dots recipe;
+  const metrics::Confusion own{.name = "dot", .classes = {"a", "b"}, .counts = {1, 0, 0, 1}};
+  const metrics::Confusion other{.name = "left/confusion", .classes = {"a", "b"}, .counts = {1, 0, 0, 1}};
+  const std::vector<Picture> pictures = pictures_of(recipe, {own, other}, "now");
+  ASSERT_EQ(pictures.size(), 2U);
+  EXPECT_EQ(pictures[0].width, 1) << "the recipe's";
+  EXPECT_EQ(pictures[1].name, "left_confusion");
+}
+
 TEST(Pictures, AFileOfTheUserStaysAndEndsNoRun) {
   const toys::TemporaryFolder parent;
   const auto run = parent.path() / "run";
