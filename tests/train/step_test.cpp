@@ -89,6 +89,15 @@ TEST(Step, AnEpochWithTooFewBatchesToAccumulateIsInThePlan) {
   EXPECT_EQ(planned(toys::run(toys::grouped_regression(), "", few({{"train.max_steps", 2}})), "optim.accumulate"), "");
 }
 
+TEST(Step, EpochsThatEndBeforeTheStepsThatAreAskedForAreInThePlan) {
+  const RunOutcome run =
+      toys::run(toys::grouped_regression(), "", {{"train.epochs", 1}, {"train.max_steps", 100}, {"toy.rows", 12}});
+  EXPECT_EQ(run.summary["steps"], 3);
+  EXPECT_EQ(planned(run, "train.max_steps"),
+            "100: train.epochs=1 ends the run before, at step 3; with train.epochs=0 train.max_steps decides");
+  EXPECT_EQ(planned(toys::run(toys::grouped_regression(), "", few({{"train.max_steps", 2}})), "train.max_steps"), "");
+}
+
 TEST(Step, AScheduleThatCanNotDoWhatItIsForIsInThePlan) {
   const Json config =
       few({{"train.max_steps", 4}, {"optim.schedule", "cosine"}, {"optim.warmup_steps", 10}, {"optim.min_learning_rate", 0.1}});

@@ -43,6 +43,11 @@ Loaders::Loaders(RunSetup& setup, Recipe& recipe, std::function<void(const std::
     setup_.choose(
         "optim.accumulate", std::to_string(batches),
         "not " + with_commas(optim.accumulate) + ": an epoch has no more batches, and those of a step are of one epoch");
+  const TrainConfig& train = setup_.config().train;
+  if (const std::int64_t by_epochs = train.epochs * steps_per_epoch(); train.epochs > 0 && by_epochs < train.max_steps)
+    setup_.choose("train.max_steps", std::to_string(train.max_steps),
+                  "train.epochs=" + std::to_string(train.epochs) + " ends the run before, at step " + with_commas(by_epochs) +
+                      "; with train.epochs=0 train.max_steps decides");
   if (!held_out.datasets.empty()) {
     options = setup_.loader_options(held_out, Split::validation);
     options.note = [](const std::string&) {};
