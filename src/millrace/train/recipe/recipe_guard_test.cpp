@@ -36,6 +36,7 @@ enum class Slip : std::uint8_t {
   missing_output,
   bad_label,
   bad_label_in_prepare,
+  new_batch_in_prepare,
   own_data_error,
   small_picture,
   out_of_memory
@@ -63,6 +64,7 @@ class Slipping final : public Recipe {
       Batch taken = std::move(batch);
       throw RowError({"label 12 is not one of 10 classes", "", "number the classes from 0"}, 2);
     }
+    if (slip_ == Slip::new_batch_in_prepare) return Batch(Tensors{{"x", batch["x"] * 2}, {"label", batch["label"]}});
     return batch;
   }
   torch::nn::Module& model() override { return *linear_; }
@@ -182,6 +184,20 @@ TEST(RecipeGuard, ChecksWhatCallbacksReturn) {
     EXPECT_EQ(error.message().what, "recipe flowers failed in draw(): picture \"hard\" has 3 bytes, and 4 x 4 pixels need 48");
   }
   EXPECT_THROW(RecipeGuard("none", nullptr), RecipeError);
+}
+
+// Its rows would be 0, 1, 2 of epoch 0 in each step, and so would be the keys of its dropout.
+TEST(RecipeGuard, ABatchThatPrepareMakesAnewIsRefused) {
+  EXPECT_THAT(
+      told(Slip::new_batch_in_prepare),
+      testing::AllOf(StartsWith("RecipeError  recipe flowers failed in prepare(): it returned a batch that was made anew"),
+                     HasSubstr("batch.set(name, value)"), HasSubstr("training batch 6 of epoch 1")));
+  RecipeGuard guard("flowers", std::make_unique<Slipping>(Slip::new_batch_in_prepare));
+  std::vector<Group> groups(1);
+  groups[0].fields = {{"x", at::zeros({2, 4})}, {"label", at::zeros({2}, at::kLong)}};
+  groups[0].positions = {0, 1};
+  groups[0].indices = {7, 3};
+  EXPECT_THROW((void)guard.prepare(Batch(std::move(groups))), RecipeError) << "the first batch of a run, too";
 }
 
 // Snapshots keep averages and the optimiser's state by name: two parameters named "weight" would be one there.

@@ -107,6 +107,20 @@ void check_prepared(const Batch& batch) {
   }
 }
 
+void check_same_samples(const Batch& given, const Batch& prepared) {
+  const auto knows_samples = [](const Group& group) { return group.indices.size() == group.positions.size(); };
+  const BatchOrigin &before = given.origin(), &after = prepared.origin();
+  const bool same = before.split == after.split && before.epoch == after.epoch && before.index == after.index;
+  const bool lost = std::ranges::all_of(given.groups(), knows_samples) &&
+                    !std::ranges::all_of(prepared.groups(), knows_samples) && given.rows() > 0;
+  if (same && !lost) return;
+  refuse(
+      "it returned a batch that was made anew: it does not say any more which samples of which epoch it holds, and each batch "
+      "would draw the same random numbers",
+      "set the fields of the batch that prepare() got, with batch.set(name, value), and return it; a batch of other groups "
+      "takes over their positions and indices: Batch(std::move(groups), batch.origin())");
+}
+
 void check_objectives(const std::vector<Objective>& objectives, const torch::nn::Module& model) {
   std::map<const void*, std::string> names;  // parameter -> its name in the model
   for (const auto& item : model.named_parameters()) names[item.value().unsafeGetTensorImpl()] = item.key();

@@ -14,6 +14,9 @@ namespace millrace {
 void check_pipeline(const data::Pipeline& pipeline);
 // Checks that every field has at least as many rows as its group has samples: a sample may become several rows.
 void check_prepared(const Batch& batch);
+// Checks that the prepared batch still says which samples of which epoch it holds. Random numbers of layers and losses are keyed
+// by that: a batch that prepare() makes anew would draw the same numbers in each step.
+void check_same_samples(const Batch& given, const Batch& prepared);
 // Checks that each objective has a loss and a distinct name, and that it updates parameters of `model` that no other objective
 // updates.
 void check_objectives(const std::vector<Objective>& objectives, const torch::nn::Module& model);
