@@ -25,6 +25,7 @@ enum class Slips : std::uint8_t {
   history,         // a column that no metric fills
   missing_output,  // found in measure()
   matrix_metric,
+  metric_of_the_loss,
   small_picture,
   predicted_rows,
   predicted_name,
@@ -79,6 +80,7 @@ class Rehearsed final : public Recipe {
   void measure(const Batch&, const StepResult& result, metrics::Board& board) override {
     const at::Tensor error = result.outputs().at(toy_.slip == Slips::missing_output ? "eror" : "error");
     if (toy_.slip == Slips::matrix_metric) board.add("width", error, at::ones({}));
+    if (toy_.slip == Slips::metric_of_the_loss) board.add("val_loss", error.abs().sum(), at::full({}, 4.0));
     board.add_mean("mae", error.abs());
   }
   Tensors predict(const Tensors& inputs) override {
@@ -126,6 +128,8 @@ TEST(Rehearsal, FindsBeforeTheFirstStepWhatAnEpochWouldFind) {
               AllOf(HasSubstr("recipe slipping failed in measure(): "), HasSubstr("validation batch 0")));
   EXPECT_THAT(told({{"toy.slip", "matrix_metric"}}),
               AllOf(HasSubstr("recipe slipping failed in measure(): "), HasSubstr("metric \"width\""), HasSubstr("[4,1]")));
+  EXPECT_THAT(told({{"toy.slip", "metric_of_the_loss"}}),
+              HasSubstr("metric \"val_loss\" has the name of a loss that the trainer measures itself"));
   EXPECT_THAT(told({{"toy.slip", "small_picture"}}), HasSubstr("picture \"errors\" has 3 bytes, and 2 x 2 pixels need 12"));
   EXPECT_THAT(told({{"toy.slip", "predicted_rows"}}), HasSubstr("output \"y\" of predict() is [1] for 2 rows of input"));
   EXPECT_THAT(told({{"toy.slip", "predicted_name"}}), AllOf(HasSubstr("predict() gives no \"y\""), HasSubstr("Entry::predicts")));

@@ -248,6 +248,20 @@ void rehearse_training(Assembly& assembly, Rehearsal& rehearsal) {
          rehearsal);
 }
 
+// Throws RecipeError if the recipe has measured under the name of a loss. The trainer adds losses to the same board, so both
+// would become one mean, by which snapshots are chosen. `losses`, `all`: states of the board before and after the recipe's
+// metrics.
+void refuse_names_of_losses(const Json& losses, const Json& all) {
+  for (const Json& loss : losses.at("entries")) {
+    const auto is_it = [&](const Json& entry) { return entry.at("name") == loss.at("name"); };
+    const auto now = std::ranges::find_if(all.at("entries"), is_it);
+    if (now == all.at("entries").end() || now->dump() == loss.dump()) continue;  // as text, because NaN is not equal to NaN
+    throw RecipeError({"metric " + quoted(loss.at("name").get<std::string>()) +
+                           " has the name of a loss that the trainer measures itself: both would be one mean",
+                       "Recipe::measure() or end_validation()", "leave it out, or give it another name"});
+  }
+}
+
 void rehearse_validation(Assembly& assembly, Rehearsal& rehearsal) {
   const std::optional<Batch> batch = first_batch(assembly, Split::validation, rehearsal);
   if (!batch) return;
@@ -260,9 +274,11 @@ void rehearse_validation(Assembly& assembly, Rehearsal& rehearsal) {
   metrics::Board board;
   for (std::size_t i = 0; i < result.losses.size(); ++i)
     board.add("val_" + assembly.stepper().objective_name(i), result.losses[i]);
+  const Json losses = board.state();
   recipe.measure(*batch, result, board);
   recipe.end_validation(board);
   rehearsal.metrics = board.means();
+  refuse_names_of_losses(losses, board.state());
   rehearsal.validation_rows = batch->rows();
   if (assembly.config().log.images) {
     for (const Picture& picture : recipe.draw())
