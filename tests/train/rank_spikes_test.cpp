@@ -41,13 +41,13 @@ class Reporting final : public Recipe {
   torch::nn::Linear layer_{1, 1};
 };
 
-struct Trained {
+struct SpikedRun {
   std::vector<at::Tensor> parameters;
   double spikes = 0;
 };
 
 // Steps until the rule judges. In the last one the number that rank 0 shows jumps.
-Trained train(Agreement& agreement, double last) {
+SpikedRun run_with_jump(Agreement& agreement, double last) {
   Reporting recipe;
   const Switches switches;
   telemetry::Timeline timeline;
@@ -59,14 +59,15 @@ Trained train(Agreement& agreement, double last) {
         Batch(Tensors{{"x", at::ones({2, 1})}, {"y", at::full({2, 1}, 2.0)}, {"shown", at::full({2}, jumps ? last : 1.0)}}));
     stepper.update();
   }
-  Trained trained{.parameters = {}, .spikes = stepper.objectives()[0].readings().spikes.item<double>()};
-  for (const at::Tensor& parameter : recipe.model().parameters()) trained.parameters.push_back(parameter.detach().clone());
-  return trained;
+  SpikedRun ended{.parameters = {}, .spikes = stepper.objectives()[0].readings().spikes.item<double>()};
+  for (const at::Tensor& parameter : recipe.model().parameters()) ended.parameters.push_back(parameter.detach().clone());
+  return ended;
 }
 
 TEST(RankSpikes, AllRanksJudgeByTheNumbersOfAll) {
   for (const double last : {1.0, 100.0}) {
-    const std::vector<Trained> ranks = toys::on_ranks(2, [last](Agreement& agreement) { return train(agreement, last); });
+    const std::vector<SpikedRun> ranks =
+        toys::on_ranks(2, [last](Agreement& agreement) { return run_with_jump(agreement, last); });
     EXPECT_EQ(ranks[0].spikes, last > 1.0 ? 1.0 : 0.0);
     EXPECT_EQ(ranks[1].spikes, ranks[0].spikes) << "the mean that rank 0 shows is not that of the run";
     ASSERT_EQ(ranks[0].parameters.size(), ranks[1].parameters.size());
