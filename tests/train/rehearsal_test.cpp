@@ -151,6 +151,25 @@ TEST(Rehearsal, ChecksTheNamesThatAConfigJudgesBy) {
   EXPECT_EQ(told({{"toy.validates", false}, {"optim.schedule", "constant"}}), "") << "the remedy";
 }
 
+TEST(Rehearsal, WarnsOfTheHighestLossAsTheBest) {
+  const Entry row = slipping();
+  const config::Schema schema = schema_of(row);
+  for (const bool names : {false, true}) {
+    config::Layers layers(schema);
+    layers.add_values(row.defaults, "recipe");
+    layers.add_values({{"snapshot.best_is", "highest"}, {"snapshot.best_metric", names ? "mae" : ""}}, "test");
+    telemetry::Console console(telemetry::Console::Mode::quiet);
+    RunSetup setup({.entry = &row, .config = layers.resolve(), .console = &console});
+    Assembly assembly(setup, RecipeFolders{});
+    const Rehearsal rehearsal = rehearse(assembly);
+    if (names) {
+      EXPECT_THAT(rehearsal.warnings, IsEmpty());
+    } else {
+      EXPECT_THAT(rehearsal.warnings, testing::ElementsAre(HasSubstr("the highest val_loss decides what is best")));
+    }
+  }
+}
+
 // A resumed run makes no rehearsal, and these keys may change then.
 TEST(Rehearsal, WithoutValidationAResumeCanNotStopEarly) {
   const toys::TemporaryFolder parent;

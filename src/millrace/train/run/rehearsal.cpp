@@ -311,6 +311,14 @@ void check_direction(const SnapshotConfig& snapshot, const metrics::Means& metri
                      "snapshot.best_is = " + word(highest), "--snapshot.best_is=" + word(!highest)});
 }
 
+// A text for a config that keeps the highest loss as the best; "" = it does not.
+std::string worst_loss_kept(const Assembly& assembly) {
+  const SnapshotConfig& snapshot = assembly.config().snapshot;
+  if (!snapshot.best_metric.empty() || snapshot.best_is != SnapshotConfig::BestIs::highest) return "";
+  return "snapshot.best_is=highest without snapshot.best_metric: the highest val_" + assembly.stepper().objective_name(0) +
+         " decides what is best, which is the worst (name the metric that is meant, such as snapshot.best_metric=accuracy)";
+}
+
 void check_names(const Assembly& assembly, const Rehearsal& rehearsal) {
   const auto& snapshot = assembly.config().snapshot;
   if (!snapshot.best_metric.empty() && !rehearsal.metrics.contains(snapshot.best_metric)) {
@@ -373,6 +381,7 @@ Rehearsal rehearse(Assembly& assembly) {
   if (assembly.loaders().validation() != nullptr) {
     const bool whole = within_memory([&] { rehearse_validation(assembly, rehearsal); });
     if (whole && rehearsal.validation_rows > 0) check_names(assembly, rehearsal);
+    warn(worst_loss_kept(assembly), rehearsal);
   } else {
     require_judge(assembly);
     require_no_plateau(assembly.stepper());
