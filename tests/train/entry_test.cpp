@@ -1,4 +1,5 @@
 // The plain C++ call, and the use of a trained model.
+#include <ATen/ops/full.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/nn/modules/linear.h>
@@ -9,7 +10,9 @@
 #include "millrace/base/error.h"
 #include "millrace/data/sources/memory_source.h"
 #include "millrace/snapshot/snapshot.h"
+#include "millrace/snapshot/tensor_file.h"
 #include "millrace/train/run/train.h"
+#include "millrace/train/run_folder/run_folder.h"
 #include "tests/support/refusal.h"
 #include "toys.h"
 
@@ -48,6 +51,70 @@ TEST(PlainCall, TrainsAModuleInPlace) {
   EXPECT_NEAR(line->bias.item<double>(), -1.0, 0.02);
   EXPECT_EQ(summary["steps"], 300);
   EXPECT_LT(summary["metrics"]["val_loss"]["last"].get<double>(), 1e-3);
+}
+
+// After the first snapshot a second recipe is made of the same module, data and loss.
+TEST(PlainCall, ItsFirstSnapshotRaisesNoAlarm) {
+  const toys::TemporaryFolder folder;
+  torch::nn::Linear line(1, 1);
+  RunConfig config;
+  config.data.batch_size = 20;
+  config.train.epochs = 1;
+  config.precision.dtype = Precision::fp32;
+  config.run.dir = (folder.path() / "run").string();
+  const auto loss = [&](const Batch& batch) {
+    const at::Tensor error = line(batch["x"]) - batch["y"];
+    return Loss{.terms = {{error.square().sum(), at::full({}, static_cast<double>(batch.rows())), 20.0}}};
+  };
+  testing::internal::CaptureStderr();
+  const Json summary = train(*line, line_points(), loss, {.config = config, .validation = line_points(), .print = false});
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), testing::Not(HasSubstr("snapshot")));
+  EXPECT_EQ(summary["snapshots"]["saved"], 1);
+  EXPECT_THAT(toys::log_of(folder.path() / "run", "warning"), testing::IsEmpty());
+}
+
+struct CentredConfig {
+  double centre = 0.5;
+  static consteval auto fields() { return std::tuple{config::field<&CentredConfig::centre>("What is taken off.")}; }
+};
+
+struct CentredSections {
+  CentredConfig toy;
+  static consteval auto fields() { return std::tuple{config::field<&CentredSections::toy>("The toy.")}; }
+};
+
+// Has a state, and takes none that lacks it.
+class Centred final : public Recipe {
+ public:
+  Centred(const CentredSections& sections, const Context&) : centre_(at::full({}, sections.toy.centre)) {}
+  data::Pipeline data(Split) override { return line_points(); }
+  torch::nn::Module& model() override { return *net_; }
+  std::vector<Objective> objectives() override {
+    return {{.loss = [this](const Batch& batch, const StepContext&) {
+      const at::Tensor error = net_(batch["x"] - centre_) - batch["y"];
+      return Loss{.terms = {{.sum = error.square().sum(), .count = at::full({}, static_cast<double>(batch.rows()))}}};
+    }}};
+  }
+  State state() const override { return {.tensors = {{"centre", centre_}}}; }
+  void load_state(const State& state) override { centre_ = state.tensors.at("centre").clone(); }
+
+ private:
+  at::Tensor centre_;
+  torch::nn::Linear net_{1, 1};
+};
+
+TEST(Weights, OfAPlainFileNeedNoStateOfTheRecipe) {
+  const toys::TemporaryFolder folder;
+  const std::filesystem::path file = folder.path() / "weights.safetensors";
+  snapshot::write_tensors(Fs::real(), file, {{"weight", at::full({1, 1}, 2.0)}, {"bias", at::full({1}, 0.25)}}, {});
+  Entry entry = entry_of<Centred, CentredSections>("centred", "A toy.");
+  entry.defaults = {{"data.batch_size", 20}, {"precision.dtype", "fp32"}, {"train.epochs", 1}};
+  const RunOutcome run = toys::run(entry, folder.path() / "run", {{"train.weights", file.string()}});
+  EXPECT_EQ(run.summary["exit_reason"], "epochs");
+  telemetry::Console console(telemetry::Console::Mode::quiet);
+  const config::Resolved config = read_config(Fs::real(), folder.path() / "run");
+  Loaded loaded = load_for_inference(entry, file, &config, Json::object(), console);
+  EXPECT_TRUE(evaluate(loaded, console).metrics.contains("val_loss"));
 }
 
 TEST(Inference, ARunsBestSnapshotGivesItsValidationMetrics) {

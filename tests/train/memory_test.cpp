@@ -182,6 +182,19 @@ TEST(Memory, AValidationThatDoesNotFitIsSplitToo) {
   EXPECT_TRUE(run.summary["metrics"].contains("val_loss"));
 }
 
+// Before the first step no batch of the training has been seen yet.
+TEST(Memory, AValidationBeforeTheFirstStepIsSplitToo) {
+  int validations = 0;
+  toys::at_point = [&](const char* point) {
+    if (std::string_view(point) == "measure" && validations++ == 0) throw c10::OutOfMemoryError({"", "", 0}, "not enough memory");
+  };
+  const RunOutcome run =
+      toys::run(toys::grouped_regression(), "", wide({{"train.validate_at_start", true}, {"train.max_steps", 1}}));
+  toys::at_point = nullptr;
+  EXPECT_EQ(run.summary["memory"]["micro_batches"], 2);
+  EXPECT_EQ(run.summary["steps"], 1);
+}
+
 TEST(Memory, ATrialThatDoesNotFitIsMadeOnLess) {
   if (std::string reason; !precision::hardware_has_fast_bf16(at::kCPU, &reason)) GTEST_SKIP() << "no trial: " << reason;
   int passes = 0;

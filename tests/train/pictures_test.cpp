@@ -4,8 +4,10 @@
 #include <torch/nn/modules/linear.h>
 
 #include <algorithm>
+#include <fstream>
 
 #include "millrace/base/error.h"
+#include "millrace/base/fs.h"
 #include "millrace/data/sources/memory_source.h"
 #include "millrace/train/recipe/config.h"
 #include "millrace/train/report/pictures.h"
@@ -123,6 +125,40 @@ TEST(Pictures, OfStepsThatARunGivesUpGoWithThem) {
   EXPECT_THAT(pictures_in(run / "branches" / "step-00000006"),
               ElementsAre("dot.step-00000005.png", "dot.step-00000006.png", "sign_confusion.step-00000005.png",
                           "sign_confusion.step-00000006.png"));
+}
+
+class Dots final : public Recipe {
+ public:
+  data::Pipeline data(Split) override { return {}; }
+  torch::nn::Module& model() override { return *net_; }
+  std::vector<Objective> objectives() override { return {}; }
+  std::vector<Picture> draw() override { return {{.name = "dot", .width = 1, .height = 1, .rgb = std::vector<std::uint8_t>(3)}}; }
+
+ private:
+  torch::nn::Linear net_ = torch::nn::Linear(1, 1);
+};
+
+TEST(Pictures, OfTheRecipeIsNotReplacedByATableOfItsName) {
+  Dots recipe;
+  const metrics::Confusion own{.name = "dot", .classes = {"a", "b"}, .counts = {1, 0, 0, 1}};
+  const metrics::Confusion other{.name = "left/confusion", .classes = {"a", "b"}, .counts = {1, 0, 0, 1}};
+  const std::vector<Picture> pictures = pictures_of(recipe, {own, other}, "now");
+  ASSERT_EQ(pictures.size(), 2U);
+  EXPECT_EQ(pictures[0].width, 1) << "the recipe's";
+  EXPECT_EQ(pictures[1].name, "left_confusion");
+}
+
+TEST(Pictures, AFileOfTheUserStaysAndEndsNoRun) {
+  const toys::TemporaryFolder parent;
+  const auto run = parent.path() / "run";
+  (void)toys::run(drawn(), run, {{"train.max_steps", 1}, {"log.images", false}});
+  std::filesystem::create_directories(run / "pictures");
+  std::ofstream(run / "pictures" / "dot.png") << "mine";
+  const RunOutcome resumed = toys::run(drawn(), run, {{"train.max_steps", 3}});
+  EXPECT_EQ(resumed.summary["exit_reason"], "max_steps");
+  EXPECT_EQ(resumed.summary["steps"], 3);
+  EXPECT_EQ(Fs::real().read_file(run / "pictures" / "dot.png"), "mine");
+  EXPECT_THAT(pictures_in(run), testing::Contains("sign_confusion.step-00000003.png")) << "the other pictures";
 }
 
 TEST(Metrics, WhatOnlyAWholePassTellsIsAMetricToo) {

@@ -25,6 +25,7 @@ enum class Slips : std::uint8_t {
   history,         // a column that no metric fills
   missing_output,  // found in measure()
   matrix_metric,
+  metric_of_the_loss,
   small_picture,
   predicted_rows,
   predicted_name,
@@ -79,6 +80,7 @@ class Rehearsed final : public Recipe {
   void measure(const Batch&, const StepResult& result, metrics::Board& board) override {
     const at::Tensor error = result.outputs().at(toy_.slip == Slips::missing_output ? "eror" : "error");
     if (toy_.slip == Slips::matrix_metric) board.add("width", error, at::ones({}));
+    if (toy_.slip == Slips::metric_of_the_loss) board.add("val_loss", error.abs().sum(), at::full({}, 4.0));
     board.add_mean("mae", error.abs());
   }
   Tensors predict(const Tensors& inputs) override {
@@ -126,6 +128,8 @@ TEST(Rehearsal, FindsBeforeTheFirstStepWhatAnEpochWouldFind) {
               AllOf(HasSubstr("recipe slipping failed in measure(): "), HasSubstr("validation batch 0")));
   EXPECT_THAT(told({{"toy.slip", "matrix_metric"}}),
               AllOf(HasSubstr("recipe slipping failed in measure(): "), HasSubstr("metric \"width\""), HasSubstr("[4,1]")));
+  EXPECT_THAT(told({{"toy.slip", "metric_of_the_loss"}}),
+              HasSubstr("metric \"val_loss\" has the name of a loss that the trainer measures itself"));
   EXPECT_THAT(told({{"toy.slip", "small_picture"}}), HasSubstr("picture \"errors\" has 3 bytes, and 2 x 2 pixels need 12"));
   EXPECT_THAT(told({{"toy.slip", "predicted_rows"}}), HasSubstr("output \"y\" of predict() is [1] for 2 rows of input"));
   EXPECT_THAT(told({{"toy.slip", "predicted_name"}}), AllOf(HasSubstr("predict() gives no \"y\""), HasSubstr("Entry::predicts")));
@@ -145,6 +149,40 @@ TEST(Rehearsal, ChecksTheNamesThatAConfigJudgesBy) {
   EXPECT_THAT(told(plateau), AllOf(HasSubstr("there is no validation"), HasSubstr("optim.schedule = plateau"),
                                    HasSubstr("optim.schedule=constant")));
   EXPECT_EQ(told({{"toy.validates", false}, {"optim.schedule", "constant"}}), "") << "the remedy";
+}
+
+TEST(Rehearsal, WarnsOfTheHighestLossAsTheBest) {
+  const Entry row = slipping();
+  const config::Schema schema = schema_of(row);
+  for (const bool names : {false, true}) {
+    config::Layers layers(schema);
+    layers.add_values(row.defaults, "recipe");
+    layers.add_values({{"snapshot.best_is", "highest"}, {"snapshot.best_metric", names ? "mae" : ""}}, "test");
+    telemetry::Console console(telemetry::Console::Mode::quiet);
+    RunSetup setup({.entry = &row, .config = layers.resolve(), .console = &console});
+    Assembly assembly(setup, RecipeFolders{});
+    const Rehearsal rehearsal = rehearse(assembly);
+    if (names) {
+      EXPECT_THAT(rehearsal.warnings, IsEmpty());
+    } else {
+      EXPECT_THAT(rehearsal.warnings, testing::ElementsAre(HasSubstr("the highest val_loss decides what is best")));
+    }
+  }
+}
+
+// A resumed run makes no rehearsal, and these keys may change then.
+TEST(Rehearsal, WithoutValidationAResumeCanNotStopEarly) {
+  const toys::TemporaryFolder parent;
+  Json config = {{"toy.validates", false}, {"train.max_steps", 2}};
+  (void)toys::run(slipping(), parent.path() / "run", config);
+  config["train.max_steps"] = 4;
+  config["train.early_stop_patience"] = 2;
+  try {
+    (void)toys::run(slipping(), parent.path() / "run", config);
+    ADD_FAILURE();
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("there is no validation"), HasSubstr("train.early_stop_patience")));
+  }
 }
 
 TEST(Rehearsal, NamesParametersWithoutGradientAndGoesOn) {

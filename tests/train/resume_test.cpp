@@ -144,5 +144,21 @@ TEST(Resume, FromAnotherRunsSnapshotStartsThere) {
   EXPECT_EQ(resumed.summary["state_sha256"], straight.summary["state_sha256"]);
 }
 
+// The snapshots of the first run are not in the folder of the second: the best one there would be none.
+TEST(Resume, InAnotherFolderTheBestIsOneOfThatFolder) {
+  const toys::TemporaryFolder first;
+  const toys::TemporaryFolder second;
+  const Json config = {{"train.epochs", 2}, {"train.early_stop_patience", 1}};
+  const RunOutcome before = toys::run(toys::grouped_regression(), first.path(), config);
+  ASSERT_EQ(before.summary["best"]["step"], 22) << "the run learns";
+  Json more = config;
+  more.update({{"train.epochs", 3}, {"train.resume", first.path().string()}, {"optim.learning_rate", 5.0}});
+  const RunOutcome after = toys::run(toys::grouped_regression(), second.path(), more);
+  EXPECT_EQ(after.summary["exit_reason"], "epochs");
+  EXPECT_EQ(after.summary["best"]["step"], 33);
+  EXPECT_GT(after.summary["best"]["value"].get<double>(), before.summary["best"]["value"].get<double>())
+      << "the second must be worse for this test to say something";
+}
+
 }  // namespace
 }  // namespace millrace

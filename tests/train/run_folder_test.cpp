@@ -120,6 +120,18 @@ TEST_F(RunFolderTest, GoingOnFromAnOlderSnapshotSetsTheLaterOnesAside) {
   EXPECT_EQ(run(branch, {{"train.max_steps", 11}}).summary["steps"], 11);
 }
 
+// A shell completes the name of a folder with a slash.
+TEST_F(RunFolderTest, ASlashAfterTheSnapshotToBeginFromChangesNothing) {
+  (void)run(folder(), {{"train.max_steps", 5}, {"snapshot.keep_last", 10}});
+  const Json from = {{"train.resume", step(3).string() + "/"}, {"snapshot.keep_last", 10}};
+  EXPECT_THAT(refusal(folder(), combined(from, {{"train.max_steps", 6}, {"optim.learning_rate", 0.5}})),
+              HasSubstr("optim.learning_rate is 0.5"));
+  EXPECT_THAT(refusal(folder(), combined(from, {{"train.max_steps", 6}}), /*fresh=*/true), HasSubstr("--fresh would remove"));
+  (void)run(folder(), combined(from, {{"train.max_steps", 6}}));
+  EXPECT_EQ(snapshots_in(folder()).size(), 6U) << "the three before it stay";
+  EXPECT_THAT(snapshots_in(folder() / "branches" / "step-00000005"), ElementsAre("step-00000004", "step-00000005"));
+}
+
 TEST_F(RunFolderTest, ABranchThatNeverSavedIsTakenBack) {
   (void)run(folder(), {{"train.max_steps", 5}});
   const auto before = content_of(folder() / "snapshots");

@@ -2,8 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <csignal>
 #include <fstream>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -68,13 +68,18 @@ TEST(Session, WritesTheFilesOfARun) {
 TEST(Session, TheHistoryHasTheNewestValidationOfEachEpoch) {
   const auto history_of = [](int stopped_in) {
     const toys::TemporaryFolder folder;
-    int updates = 0;
+    int losses = 0;
     toys::at_point = [&](const char* point) {
-      if (std::string_view(point) == "update" && ++updates == stopped_in) (void)std::raise(SIGTERM);
+      if (std::string_view(point) == "loss" && ++losses == stopped_in) throw std::runtime_error("stopped by the test");
     };
-    for (int starts = stopped_in > 0 ? 2 : 1; starts > 0; --starts)
+    const auto train = [&] {
       (void)toys::run(toys::grouped_regression(), folder.path(),
                       {{"train.max_steps", 12}, {"toy.rows", 16}, {"train.validate_every", 6}, {"log.every", 100}});
+    };
+    if (stopped_in > 0) {
+      EXPECT_THROW(train(), RecipeError);
+    }
+    train();
     toys::at_point = nullptr;
     std::ifstream file(folder.path() / "history.csv");
     std::vector<std::string> lines;  // without the times
@@ -94,7 +99,21 @@ TEST(Session, TheHistoryHasTheNewestValidationOfEachEpoch) {
   EXPECT_NE(cells(2).at(2), "") << "that of step 6";
   EXPECT_NE(cells(2).at(3), "") << "a metric of its own";
   EXPECT_NE(cells(3).at(2), cells(2).at(2)) << "that of step 12";
-  EXPECT_EQ(history_of(7), lines);
+  EXPECT_EQ(history_of(12), lines) << "stopped in step 8, after the validation of step 6";
+}
+
+// Five batches an epoch by two are three steps, the last of one batch. Step 8 is of the third epoch.
+TEST(Session, TheHistoryKnowsTheEpochOfAValidationWhereAnEpochEndsInAPartOfAStep) {
+  const toys::TemporaryFolder folder;
+  (void)toys::run(
+      toys::grouped_regression(), folder.path(),
+      {{"train.max_steps", 12}, {"toy.rows", 20}, {"optim.accumulate", 2}, {"train.validate_every", 8}, {"log.every", 100}});
+  std::ifstream file(folder.path() / "history.csv");
+  std::vector<bool> validated;
+  std::string line;
+  for (std::getline(file, line); std::getline(file, line);)
+    validated.push_back(!format::parse_csv(line + "\n").rows.at(0).at(2).empty());
+  EXPECT_THAT(validated, testing::ElementsAre(false, false, true, false));
 }
 
 TEST(Session, AStepBelongsToTheEpochItWasMadeIn) {
@@ -183,6 +202,16 @@ TEST(Session, AChangedConfigOnResumeIsRefusedWithTheDifference) {
   }
 }
 
+TEST(Session, ASlashAfterTheFolderHidesNoChange) {
+  const toys::TemporaryFolder folder;
+  const std::filesystem::path with_slash = folder.path() / "";
+  (void)toys::run(toys::grouped_regression(), with_slash, {{"train.max_steps", 3}});
+  EXPECT_THROW((void)toys::run(toys::grouped_regression(), with_slash, {{"train.max_steps", 6}, {"optim.learning_rate", 0.5}}),
+               ConfigError);
+  const RunOutcome same = toys::run(toys::grouped_regression(), with_slash, {{"train.max_steps", 6}});
+  EXPECT_EQ(same.run_folder, folder.path());
+}
+
 TEST(Session, EarlyStopEndsCleanly) {
   // Too high a rate: validation gets no better after the first epochs.
   const RunOutcome run = toys::run(toys::grouped_regression(), "",
@@ -190,6 +219,44 @@ TEST(Session, EarlyStopEndsCleanly) {
   EXPECT_EQ(run.summary["exit_reason"], "early_stop");
   EXPECT_EQ(run.exit_code, 0);
   EXPECT_LT(run.summary["epochs"].get<int>(), 400);
+}
+
+// What a run prints.
+std::string said_by(const std::filesystem::path& folder, const Json& config) {
+  const Entry entry = toys::grouped_regression();
+  const config::Schema schema = schema_of(entry);
+  config::Layers layers(schema);
+  layers.add_values(entry.defaults, "recipe");
+  layers.add_values({{"train.off", {"rehearsal"}}, {"device.kernels", "ours"}, {"run.dir", folder.string()}}, "test");
+  layers.add_values(config, "test");
+  telemetry::Console console(telemetry::Console::Mode::automatic);
+  const RunRequest request{.entry = &entry, .config = layers.resolve(), .console = &console};
+  testing::internal::CaptureStdout();
+  (void)run_training(request);
+  return testing::internal::GetCapturedStdout();
+}
+
+TEST(Session, AnEarlyStopIsOnTheScreenWithTheKeyThatDecidedIt) {
+  const toys::TemporaryFolder folder;
+  const Json config = {{"train.epochs", 400}, {"train.early_stop_patience", 2}, {"optim.learning_rate", 0.05}};
+  EXPECT_THAT(said_by(folder.path() / "run", config),
+              HasSubstr("\nstopped early: the last 2 validations gave no better val_loss (train.early_stop_patience)"));
+  EXPECT_THAT(said_by(folder.path() / "run", config),
+              testing::AllOf(HasSubstr("already complete at step "), HasSubstr("raise train.early_stop_patience"),
+                             testing::Not(HasSubstr("train.max_steps"))));
+}
+
+// The error falls as the toy learns, so the highest is that of the first epoch.
+TEST(Session, TheEndSaysWhetherTheBestSnapshotIsThere) {
+  const toys::TemporaryFolder folder;
+  Json config = {{"train.epochs", 2}, {"snapshot.best_metric", "absolute_error"}, {"snapshot.best_is", "highest"}};
+  EXPECT_THAT(said_by(folder.path() / "run", config),
+              testing::AllOf(HasSubstr(" at step 11, the last "), HasSubstr(": predict, eval and export use the best")));
+  std::filesystem::remove_all(folder.path() / "run" / "snapshots" / "step-00000011");
+  config["train.epochs"] = 3;
+  EXPECT_THAT(said_by(folder.path() / "run", config),
+              testing::AllOf(HasSubstr(" at step 11, the last "),
+                             HasSubstr("the snapshot of the best is not there, so predict, eval and export use the newest")));
 }
 
 TEST(Session, ADamagedSnapshotIsPassedOverAndTheOneBeforeIsUsed) {

@@ -67,6 +67,51 @@ TEST(Step, APartialAccumulationAtTheEndOfAnEpochIsAStepOfItsOwn) {
   EXPECT_EQ(run.summary["samples"], 2 * 3 * 41);
 }
 
+std::string planned(const RunOutcome& run, const std::string& option) {
+  for (const Json& choice : run.summary.at("choices")) {
+    if (choice.at("option") == option)
+      return choice.at("value").get<std::string>() + ": " + choice.at("reason").get<std::string>();
+  }
+  return "";
+}
+
+// Three batches of 12 rows an epoch. The global batch, for which the rate is scaled, is that of the steps that are made.
+TEST(Step, AnEpochWithTooFewBatchesToAccumulateIsInThePlan) {
+  const Json config = {{"train.epochs", 2},
+                       {"toy.rows", 12},
+                       {"optim.accumulate", 8},
+                       {"optim.lr_scaling", "linear"},
+                       {"optim.lr_scaling_batch", 18}};
+  const RunOutcome run = toys::run(toys::grouped_regression(), "", config);
+  EXPECT_EQ(run.summary["steps"], 2);
+  EXPECT_EQ(planned(run, "optim.accumulate"), "3: not 8: an epoch has no more batches, and those of a step are of one epoch");
+  EXPECT_EQ(planned(run, "optim.learning_rate"), "0.04: 0.02 x (36 / 18)");
+  EXPECT_EQ(planned(toys::run(toys::grouped_regression(), "", few({{"train.max_steps", 2}})), "optim.accumulate"), "");
+}
+
+TEST(Step, EpochsThatEndBeforeTheStepsThatAreAskedForAreInThePlan) {
+  const RunOutcome run =
+      toys::run(toys::grouped_regression(), "", {{"train.epochs", 1}, {"train.max_steps", 100}, {"toy.rows", 12}});
+  EXPECT_EQ(run.summary["steps"], 3);
+  EXPECT_EQ(planned(run, "train.max_steps"),
+            "100: train.epochs=1 ends the run before, at step 3; with train.epochs=0 train.max_steps decides");
+  EXPECT_EQ(planned(toys::run(toys::grouped_regression(), "", few({{"train.max_steps", 2}})), "train.max_steps"), "");
+}
+
+TEST(Step, AScheduleThatCanNotDoWhatItIsForIsInThePlan) {
+  const Json config =
+      few({{"train.max_steps", 4}, {"optim.schedule", "cosine"}, {"optim.warmup_steps", 10}, {"optim.min_learning_rate", 0.1}});
+  const RunOutcome run = toys::run(toys::grouped_regression(), "", config);
+  EXPECT_EQ(planned(run, "optim.warmup_steps"),
+            "10: more than the steps of the run, 4: the learning rate ends at 0.008 and never reaches 0.02");
+  EXPECT_EQ(planned(run, "optim.min_learning_rate"),
+            "0.1: above the learning rate, 0.02: the schedule can't lower the rate to it");
+  const RunOutcome sound = toys::run(toys::grouped_regression(), "",
+                                     few({{"train.max_steps", 4}, {"optim.schedule", "cosine"}, {"optim.warmup_steps", 4}}));
+  EXPECT_EQ(planned(sound, "optim.warmup_steps"), "");
+  EXPECT_EQ(planned(sound, "optim.min_learning_rate"), "");
+}
+
 TEST(Step, ANonFiniteStepChangesNothingAndIsCounted) {
   const Tensors before = weights_after(few({{"train.max_steps", 3}, {"toy.bad_from", 3}}));
   const Tensors after = weights_after(few({{"train.max_steps", 4}, {"toy.bad_from", 3}}));

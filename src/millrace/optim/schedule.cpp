@@ -6,6 +6,7 @@
 #include <numbers>
 
 #include "millrace/base/error.h"
+#include "millrace/base/format.h"
 #include "millrace/config/reflect.h"
 
 namespace millrace::optim {
@@ -58,6 +59,28 @@ double after_warmup(const OptimConfig& config, std::int64_t step, std::int64_t s
   }
 }
 
+// A recipe may give an objective settings that no check of a config has seen. A beta of 1, for one, makes every weight NaN in the
+// first step, from finite gradients.
+void check_ranges(const OptimConfig& config) {
+  const auto require = [](bool holds, const char* key, double value, const char* range) {
+    if (holds) return;
+    throw ConfigError({.what = std::string(key) + " is " + significant(value, 6) + ", out of range",
+                       .where = key,
+                       .next = std::string("choose a value ") + range});
+  };
+  if (config.betas.size() != 2) {
+    throw ConfigError({.what = "optim.betas has " + std::to_string(config.betas.size()) + " values, expected 2",
+                       .where = "optim.betas",
+                       .next = "give both, such as optim.betas=[0.9,0.999]"});
+  }
+  for (const double beta : config.betas) require(beta >= 0 && beta < 1, "optim.betas", beta, ">= 0 and < 1");
+  require(config.learning_rate > 0 && std::isfinite(config.learning_rate), "optim.learning_rate", config.learning_rate, "> 0");
+  require(config.eps > 0, "optim.eps", config.eps, "> 0");
+  require(config.weight_decay >= 0, "optim.weight_decay", config.weight_decay, ">= 0");
+  require(config.momentum >= 0 && config.momentum < 1, "optim.momentum", config.momentum, ">= 0 and < 1");
+  require(config.ema_decay >= 0 && config.ema_decay < 1, "optim.ema_decay", config.ema_decay, ">= 0 and < 1");
+}
+
 }  // namespace
 
 bool needs_length(ScheduleKind kind) noexcept {
@@ -66,6 +89,7 @@ bool needs_length(ScheduleKind kind) noexcept {
 }
 
 OptimConfig settled(OptimConfig config, std::int64_t total_steps, std::int64_t global_batch) {
+  check_ranges(config);
   if (config.warmup_steps == 0 && needs_length(config.schedule)) {
     constexpr double kRounding = 1e-9;  // allows for rounding: .05 of 140 is a little more than 7
     const double steps = config.warmup_frac * static_cast<double>(total_steps);

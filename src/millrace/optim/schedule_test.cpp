@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <numbers>
 
@@ -33,6 +34,25 @@ std::string config_error_of(Call call) {
     return error.what();
   }
   return "no ConfigError";
+}
+
+// A config's own checks do not see the settings that a recipe gives an objective.
+TEST(Schedule, SettingsOutOfTheirRangeAreRefused) {
+  const auto told = [](const std::function<void(OptimConfig&)>& change) {
+    OptimConfig c;
+    change(c);
+    return config_error_of([&] { (void)settled(c, 10, 8); });
+  };
+  EXPECT_EQ(told([](OptimConfig&) {}), "no ConfigError");
+  EXPECT_THAT(told([](OptimConfig& c) { c.betas = {0.9, 1.0}; }), HasSubstr("optim.betas is 1, out of range"));
+  EXPECT_THAT(told([](OptimConfig& c) { c.betas = {-0.1, 0.9}; }), HasSubstr("choose a value >= 0 and < 1"));
+  EXPECT_THAT(told([](OptimConfig& c) { c.betas = {0.9}; }), HasSubstr("optim.betas has 1 values, expected 2"));
+  EXPECT_THAT(told([](OptimConfig& c) { c.learning_rate = 0; }), HasSubstr("optim.learning_rate is 0, out of range"));
+  EXPECT_THAT(told([](OptimConfig& c) { c.learning_rate = std::nan(""); }), HasSubstr("optim.learning_rate is nan"));
+  EXPECT_THAT(told([](OptimConfig& c) { c.eps = 0; }), HasSubstr("optim.eps"));
+  EXPECT_THAT(told([](OptimConfig& c) { c.weight_decay = -0.1; }), HasSubstr("optim.weight_decay"));
+  EXPECT_THAT(told([](OptimConfig& c) { c.momentum = 1; }), HasSubstr("optim.momentum"));
+  EXPECT_THAT(told([](OptimConfig& c) { c.ema_decay = 1; }), HasSubstr("optim.ema_decay"));
 }
 
 TEST(Schedule, WarmupRisesLinearlyAndReachesTheBase) {

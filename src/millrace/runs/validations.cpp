@@ -109,10 +109,11 @@ class Gathered {
   }
 };
 
-std::optional<MetricStory::Moment> best_of(const Measured& values, BestIs best_is) {
+// The best value from step `first` on. The judged metric is never the best before the first step, see Scores::record.
+std::optional<MetricStory::Moment> best_of(const Measured& values, BestIs best_is, double first) {
   std::optional<MetricStory::Moment> best;
   for (const auto& [step, value] : values.by_step) {
-    if (best_is == BestIs::unknown || !std::isfinite(value)) continue;
+    if (best_is == BestIs::unknown || !std::isfinite(value) || step < first) continue;
     if (!best || (best_is == BestIs::highest ? value > best->value : value < best->value)) best = {.step = step, .value = value};
   }
   return best;
@@ -143,13 +144,13 @@ Validations validations_of(const RunStory& run) {
                         [&](const std::string& name) { return name == described.judged; });
   if (const auto judged = gathered.all.find(described.judged); judged != gathered.all.end()) {
     validations.judged = described.judged;
-    validations.best = best_of(judged->second, described.best_is[described.judged]);
+    validations.best = best_of(judged->second, described.best_is[described.judged], 1);
   }
   for (const std::string& name : described.order) {
     const auto found = gathered.all.find(name);
     if (found == gathered.all.end() || found->second.by_step.empty()) continue;
     MetricStory metric{.name = name, .quiet = described.quiet.contains(name), .best_is = described.best_is[name]};
-    metric.best = best_of(found->second, metric.best_is);
+    metric.best = best_of(found->second, metric.best_is, name == described.judged ? 1 : 0);
     if (validations.best) metric.at_best = finite_at(found->second, validations.best->step);
     metric.last = finite_at(found->second, found->second.by_step.rbegin()->first);
     validations.metrics.push_back(std::move(metric));

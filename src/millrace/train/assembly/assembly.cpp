@@ -33,6 +33,33 @@ void check_averaging(const DistributedConfig& config) {
        "leave one of the two at its default"});
 }
 
+struct IdleSetting {
+  std::string key, value, reason;
+};
+
+// The settings of a schedule that can't do in this run what they are for.
+std::vector<IdleSetting> idle_settings(const ObjectiveStep& objective, const Loaders& loaders) {
+  using optim::ScheduleKind;
+  const optim::OptimConfig& used = objective.spec().optim;
+  std::vector<IdleSetting> idle;
+  const bool by_epoch = used.schedule_by == optim::ScheduleUnit::epoch;
+  const std::int64_t steps = loaders.total_steps();
+  const std::int64_t of_unit = by_epoch ? std::max<std::int64_t>(loaders.steps_per_epoch(), 1) : 1;
+  const std::int64_t length = (steps + of_unit - 1) / of_unit;
+  if (steps > 0 && used.warmup_steps > length && used.schedule != ScheduleKind::one_cycle) {
+    idle.push_back({"optim.warmup_steps", std::to_string(used.warmup_steps),
+                    std::string("more than the ") + (by_epoch ? "epochs" : "steps") + " of the run, " + with_commas(length) +
+                        ": the learning rate ends at " + significant(objective.learning_rate_at(steps - 1, steps), 3) +
+                        " and never reaches " + significant(used.learning_rate, 3)});
+  }
+  if (used.min_learning_rate > used.learning_rate && used.schedule != ScheduleKind::constant) {
+    idle.push_back(
+        {"optim.min_learning_rate", significant(used.min_learning_rate, 3),
+         "above the learning rate, " + significant(used.learning_rate, 3) + ": the schedule can't lower the rate to it"});
+  }
+  return idle;
+}
+
 }  // namespace
 
 Assembly::Assembly(RunSetup& setup, std::unique_ptr<Recipe> recipe, Loaders loaders, Json kept)
@@ -123,8 +150,9 @@ void Assembly::plan_rates() {
     } else if (used.learning_rate != given.learning_rate) {
       reason = "by the recipe; optim.learning_rate is " + significant(given.learning_rate, 6);
     }
-    if (reason.empty()) continue;
     const std::string of = alone ? "" : "." + objective.spec().name;
+    for (const IdleSetting& idle : idle_settings(objective, loaders_)) setup_.choose(idle.key + of, idle.value, idle.reason);
+    if (reason.empty()) continue;
     setup_.choose("optim.learning_rate" + of, significant(used.learning_rate, 6), reason);
   }
   const std::string key = "optim.warmup_frac";

@@ -9,6 +9,14 @@
 #include "millrace/device/device.h"
 
 namespace millrace {
+namespace {
+
+// The batches of a full step. All batches of a step are from one epoch, so an epoch may have too few for optim.accumulate.
+std::int64_t batches_per_step(const optim::OptimConfig& optim, const data::Loader& training) {
+  return std::clamp<std::int64_t>(training.batches_per_epoch(), 1, optim.accumulate);
+}
+
+}  // namespace
 
 Loaders::Loaders(RunSetup& setup, Recipe& recipe, std::function<void(const std::string&)> note) : setup_(setup) {
   data::Pipeline pipeline = recipe.data(Split::train);
@@ -30,6 +38,16 @@ Loaders::Loaders(RunSetup& setup, Recipe& recipe, std::function<void(const std::
   options.arena = memory.arena;
   training_ = std::make_unique<data::Loader>(std::move(pipeline), options);
   setup_.choose("data.workers", std::to_string(training_->readers()), training_->readers_reason());
+  const optim::OptimConfig& optim = setup_.config().optim;
+  if (const std::int64_t batches = batches_per_step(optim, *training_); batches < optim.accumulate)
+    setup_.choose(
+        "optim.accumulate", std::to_string(batches),
+        "not " + with_commas(optim.accumulate) + ": an epoch has no more batches, and those of a step are of one epoch");
+  const TrainConfig& train = setup_.config().train;
+  if (const std::int64_t by_epochs = train.epochs * steps_per_epoch(); train.epochs > 0 && by_epochs < train.max_steps)
+    setup_.choose("train.max_steps", std::to_string(train.max_steps),
+                  "train.epochs=" + std::to_string(train.epochs) + " ends the run before, at step " + with_commas(by_epochs) +
+                      "; with train.epochs=0 train.max_steps decides");
   if (!held_out.datasets.empty()) {
     options = setup_.loader_options(held_out, Split::validation);
     options.note = [](const std::string&) {};
@@ -112,7 +130,8 @@ std::int64_t Loaders::total_steps(std::int64_t epochs, std::int64_t max_steps) c
 }
 
 std::int64_t Loaders::global_batch() const {
-  return training_->rows_per_batch() * setup_.config().optim.accumulate * setup_.agreement().ranks().world_size;
+  return training_->rows_per_batch() * batches_per_step(setup_.config().optim, *training_) *
+         setup_.agreement().ranks().world_size;
 }
 
 }  // namespace millrace

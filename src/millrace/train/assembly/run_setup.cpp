@@ -20,6 +20,14 @@
 #include "millrace/train/step/rank_check.h"
 
 namespace millrace {
+namespace {
+
+// False for weights of a plain file, which has no state of a recipe: load_state() need not know what to do without one.
+bool has_state(const Weights& weights) {
+  return !weights.run.empty() || !weights.recipe.tensors.empty() || !weights.recipe.json.empty();
+}
+
+}  // namespace
 
 precision::GpuSettings gpu_settings_of(const RunConfig& config, const at::Device& device) {
   return precision::choose_gpu_settings(config.train.deterministic, config.device.timed_convolutions(), device);
@@ -176,7 +184,7 @@ std::unique_ptr<Recipe> RunSetup::make_recipe(const RecipeFolders& places, std::
   std::unique_ptr<Recipe> recipe;
   agreement().in_turn([&] {
     recipe = make_guarded(request_.entry->name, request_.entry->make, request_.config.values, context_);
-    if (weights) recipe->load_state(weights->recipe);
+    if (weights && has_state(*weights)) recipe->load_state(weights->recipe);
     recipe->before_training();
   });
   load_frozen_parts(recipe->model(), context_.notice);

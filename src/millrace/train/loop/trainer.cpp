@@ -41,6 +41,11 @@ metrics::Means latest_of(const Scores& scores) {
   return means;
 }
 
+// All batches of a step are from one epoch, so the last step of an epoch may have fewer than the others.
+std::int64_t steps_of_an_epoch(const data::Loader& loader, std::int64_t accumulate) {
+  return std::max<std::int64_t>((loader.batches_per_epoch() + accumulate - 1) / accumulate, 1);
+}
+
 }  // namespace
 
 std::string_view name_of(Ending ending) noexcept {
@@ -327,8 +332,8 @@ std::optional<Ending> Trainer::natural_end() const {
 bool Trainer::is_due(std::int64_t every) const { return every > 0 && step_ / every != sync_.before / every; }
 
 double Trainer::epochs_in_all() const {
-  const double of_an_epoch = static_cast<double>(parts_.loader->batches_per_epoch());
-  return static_cast<double>(parts_.total_steps * parts_.config->optim.accumulate) / std::max(of_an_epoch, 1.0);
+  return static_cast<double>(parts_.total_steps) /
+         static_cast<double>(steps_of_an_epoch(*parts_.loader, parts_.config->optim.accumulate));
 }
 
 void Trainer::end_epoch() {
@@ -346,17 +351,19 @@ void Trainer::end_epoch() {
   // computed from the step alone, so that a run that was resumed in between writes the same row.
   const std::int64_t spacing = parts_.config->train.validate_every;
   const std::int64_t latest = spacing > 0 && parts_.validation != nullptr ? step_ / spacing * spacing : 0;
-  const auto before =
-      static_cast<std::int64_t>(epoch_ - 1) * parts_.loader->batches_per_epoch() / parts_.config->optim.accumulate;
+  const std::int64_t before =
+      static_cast<std::int64_t>(epoch_ - 1) * steps_of_an_epoch(*parts_.loader, parts_.config->optim.accumulate);
   write_history(latest > before ? latest_of(scores_) : metrics::Means());
 }
 
 LoggedStep Trainer::logged_step(const StepRecord& record) const {
   const at::Device device = parts_.stepper->device();
-  const std::int64_t per_epoch = std::max<std::int64_t>(parts_.loader->batches_per_epoch(), 1);
+  const std::int64_t accumulate = parts_.config->optim.accumulate, steps = steps_of_an_epoch(*parts_.loader, accumulate);
+  const std::int64_t batches = std::max<std::int64_t>(parts_.loader->batches_per_epoch(), 1);
   LoggedStep logged{
       .step = step_,
-      .epoch = static_cast<double>(step_ * parts_.config->optim.accumulate) / static_cast<double>(per_epoch),
+      .epoch =
+          static_cast<double>(step_ / steps) + static_cast<double>(step_ % steps * accumulate) / static_cast<double>(batches),
       .rows = record.window.samples,
       .seconds_per_step = record.window.seconds / static_cast<double>(std::max<std::int64_t>(record.window.steps, 1)),
       .memory_bytes = device::backend_of(device).memory(device.has_index() ? device.index() : 0).allocated_bytes,

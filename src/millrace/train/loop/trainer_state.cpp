@@ -31,6 +31,12 @@ void check_data(data::Loader& training, data::Loader* validation, const SavedJso
   if (const Json held_out = saved("validation"); !held_out.is_null()) validation->check_data(held_out, "the validation data");
 }
 
+// True if the snapshot that the run begins from is in the folder of another run. Collective, because only rank 0 has the folder.
+bool begins_elsewhere(const SaveDestination& place, Agreement& agreement) {
+  const bool elsewhere = place.folder != nullptr && place.began_from.parent_path().parent_path() != place.folder->path();
+  return agreement.from_root(elsewhere).get<bool>();
+}
+
 Json results_of(const data::Cache::Counters& cache) {
   return {{"hit_rate", cache.hit_rate()},
           {"hits", cache.hits},
@@ -105,7 +111,16 @@ void Trainer::restore(const snapshot::Content& content) {
   epoch_ = static_cast<std::uint64_t>(trainer["epoch"].integer(0));
   validation_pending_ = trainer["validation_pending"].boolean() && parts_.validation != nullptr;
   if (const auto micro_batches = trainer.find("memory_split")) recovery_.use_at_least(micro_batches->integer(1));
-  scores_.load_state(trainer, report);
+  if (begins_elsewhere(parts_.place, agreement())) {
+    // The best snapshots of the other run are not in this folder, so none of its validations can be the best here.
+    if (!trainer["metrics"].members().empty())
+      reporter_.text("validations up to step " + with_commas(step_) + " count in " +
+                     parts_.place.began_from.parent_path().parent_path().string() +
+                     " only: the best snapshot and early stopping of this run begin after that step");
+  } else {
+    scores_.load_state(trainer, report);
+    if (!scores_.forgot().empty()) reporter_.warning(scores_.forgot());
+  }
   meter_.load_state(trainer, report);
   if (agreement().ranks().rank != 0) meter_.forget_sums();
   if (const auto row = trainer.find("epoch_row")) {

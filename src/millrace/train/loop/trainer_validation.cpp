@@ -35,7 +35,7 @@ void Trainer::validate() {
     const Span span(*parts_.timeline, Phase::validate);
     const auto average = use_average(*parts_.stepper);
     recovery_.attempt(
-        {.step = step_, .where = what},
+        {.step = step_, .where = what, .rows = parts_.validation->rows_per_batch()},
         [&] {
           validated = run_validation(batch_context(), *parts_.stepper, *parts_.validation, parts_.config->train.validate_batches,
                                      agreement());
@@ -98,8 +98,13 @@ void Trainer::draw(const std::vector<metrics::Confusion>& tables) {
   try {
     const std::vector<Picture> pictures = pictures_of(*parts_.recipe, tables, "after step " + with_commas(step_));
     if (!pictures.empty()) fs.create_directories(parts_.place.folder->path() / run_files::kPictures);
-    for (const Picture& picture : pictures)
-      reporter_.picture(picture, step_, keep_picture(*parts_.place.folder, fs, picture, step_, most));
+    for (const Picture& picture : pictures) {
+      try {
+        reporter_.picture(picture, step_, keep_picture(*parts_.place.folder, fs, picture, step_, most));
+      } catch (const UsageError& error) {  // the user has a file of that name there
+        reporter_.warning("a picture could not be written: " + error.message().what);
+      }
+    }
     thin_pictures(*parts_.place.folder, most);
     keep_tables();
   } catch (const FsError& error) {

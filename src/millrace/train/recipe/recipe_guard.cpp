@@ -266,11 +266,12 @@ Batch RecipeGuard::prepare(Batch batch) {
   const std::string fields = to_text(batch);
   std::vector<Group> rows;
   for (const Group& group : batch.groups())
-    rows.push_back({.name = group.name, .fields = {}, .positions = {}, .indices = group.indices});
+    rows.push_back({.name = group.name, .fields = {}, .positions = group.positions, .indices = group.indices});
   const Batch given(std::move(rows), batch.origin());
   return in({.callback = "prepare()", .batch = &given, .fields = &fields}, [&] {
     Batch prepared = recipe_->prepare(std::move(batch));
     check_prepared(prepared);
+    check_same_samples(given, prepared);
     return prepared;
   });
 }
@@ -293,6 +294,7 @@ std::vector<Objective> RecipeGuard::objectives() {
   return in({"objectives()"}, [&] {
     std::vector<Objective> objectives = recipe_->objectives();
     check_objectives(objectives, model());
+    name_as_in_model(objectives, model());
     for (Objective& objective : objectives) {
       objective.loss = [this, name = objective.name, loss = std::move(objective.loss)](const Batch& batch,
                                                                                        const StepContext& context) {

@@ -6,7 +6,11 @@
 #include <torch/nn/module.h>
 #include <torch/nn/modules/linear.h>
 
+#include <memory>
+#include <optional>
 #include <stdexcept>
+#include <string>
+#include <vector>
 
 #include "millrace/base/error.h"
 #include "millrace/data/sources/memory_source.h"
@@ -27,9 +31,12 @@ enum class Slip : std::uint8_t {
   no_objective,
   no_terms,
   no_gradient,
+  long_count,
+  long_report,
   missing_output,
   bad_label,
   bad_label_in_prepare,
+  new_batch_in_prepare,
   own_data_error,
   small_picture,
   out_of_memory
@@ -57,6 +64,7 @@ class Slipping final : public Recipe {
       Batch taken = std::move(batch);
       throw RowError({"label 12 is not one of 10 classes", "", "number the classes from 0"}, 2);
     }
+    if (slip_ == Slip::new_batch_in_prepare) return Batch(Tensors{{"x", batch["x"] * 2}, {"label", batch["label"]}});
     return batch;
   }
   torch::nn::Module& model() override { return *linear_; }
@@ -83,10 +91,44 @@ class Slipping final : public Recipe {
     if (slip_ == Slip::no_terms) return {};
     at::Tensor value = linear_->forward(slip_ == Slip::matrix_product ? x.t() : x).sum();
     if (slip_ == Slip::no_gradient) value = value.detach();
+    if (slip_ == Slip::long_count) return {.terms = {{.sum = value, .count = at::ones({1})}}};
+    if (slip_ == Slip::long_report)
+      return {.terms = {{.sum = value, .count = at::ones({}), .report = LossTerm::Report{at::ones({3}), at::ones({}), false}}}};
     return {.terms = {{.sum = value, .count = at::ones({})}}};
   }
   Slip slip_;
   torch::nn::Linear linear_{4, 2};
+};
+
+struct HalvesImpl : torch::nn::Module {
+  explicit HalvesImpl(bool shares) {
+    register_module("first", first);
+    register_module("second", shares ? first : second);
+  }
+  torch::nn::Linear first{4, 2}, second{4, 2};
+};
+
+// Two layers whose parameters have the same names within their layers.
+class Halves final : public Recipe {
+ public:
+  Halves(bool shares, bool groups, double scale = 1)
+      : groups_(groups), scale_(scale), net_(std::make_shared<HalvesImpl>(shares)) {}
+  data::Pipeline data(Split) override { return {}; }
+  torch::nn::Module& model() override { return *net_; }
+  std::vector<Objective> objectives() override {
+    Objective objective{.name = "main", .loss = [](const Batch&, const StepContext&) { return std::optional<Loss>(); }};
+    for (const torch::nn::Linear& layer : {net_->first, net_->second}) {
+      optim::ParameterGroup group{.learning_rate_scale = scale_};
+      for (const auto& item : layer->named_parameters()) group.parameters.push_back({item.key(), item.value()});
+      if (groups_) objective.parameters.push_back(std::move(group));
+    }
+    return {std::move(objective)};
+  }
+
+ private:
+  bool groups_;
+  double scale_;
+  std::shared_ptr<HalvesImpl> net_;
 };
 
 Batch batch_of_three() {
@@ -132,6 +174,8 @@ TEST(RecipeGuard, ChecksWhatCallbacksReturn) {
   EXPECT_THAT(told(Slip::null_loss), HasSubstr("failed in objectives(): objective \"main\" has no loss"));
   EXPECT_THAT(told(Slip::no_terms), HasSubstr("failed in loss(): the loss has no terms"));
   EXPECT_THAT(told(Slip::no_gradient), HasSubstr("the loss has no gradient: it depends on no parameter of the objective"));
+  EXPECT_THAT(told(Slip::long_count), HasSubstr("failed in loss(): the loss has a count of shape [1], expected a scalar"));
+  EXPECT_THAT(told(Slip::long_report), HasSubstr("the loss has a report whose sum has the shape [3], expected a scalar"));
   RecipeGuard guard("flowers", std::make_unique<Slipping>(Slip::small_picture));
   try {
     (void)guard.draw();
@@ -140,6 +184,54 @@ TEST(RecipeGuard, ChecksWhatCallbacksReturn) {
     EXPECT_EQ(error.message().what, "recipe flowers failed in draw(): picture \"hard\" has 3 bytes, and 4 x 4 pixels need 48");
   }
   EXPECT_THROW(RecipeGuard("none", nullptr), RecipeError);
+}
+
+// Its rows would be 0, 1, 2 of epoch 0 in each step, and so would be the keys of its dropout.
+TEST(RecipeGuard, ABatchThatPrepareMakesAnewIsRefused) {
+  EXPECT_THAT(
+      told(Slip::new_batch_in_prepare),
+      testing::AllOf(StartsWith("RecipeError  recipe flowers failed in prepare(): it returned a batch that was made anew"),
+                     HasSubstr("batch.set(name, value)"), HasSubstr("training batch 6 of epoch 1")));
+  RecipeGuard guard("flowers", std::make_unique<Slipping>(Slip::new_batch_in_prepare));
+  std::vector<Group> groups(1);
+  groups[0].fields = {{"x", at::zeros({2, 4})}, {"label", at::zeros({2}, at::kLong)}};
+  groups[0].positions = {0, 1};
+  groups[0].indices = {7, 3};
+  EXPECT_THROW((void)guard.prepare(Batch(std::move(groups))), RecipeError) << "the first batch of a run, too";
+}
+
+// Snapshots keep averages and the optimiser's state by name: two parameters named "weight" would be one there.
+TEST(RecipeGuard, ParametersOfAGroupHaveTheirNamesInTheModel) {
+  RecipeGuard guard("halves", std::make_unique<Halves>(/*shares=*/false, /*groups=*/true));
+  std::vector<std::string> names;
+  for (const optim::ParameterGroup& group : guard.objectives().at(0).parameters) {
+    for (const optim::NamedParameter& parameter : group.parameters) names.push_back(parameter.name);
+  }
+  EXPECT_THAT(names, testing::ElementsAre("first.weight", "first.bias", "second.weight", "second.bias"));
+}
+
+TEST(RecipeGuard, AGroupThatWouldClimbIsRefused) {
+  RecipeGuard guard("halves", std::make_unique<Halves>(/*shares=*/false, /*groups=*/true, /*scale=*/-1));
+  try {
+    (void)guard.objectives();
+    ADD_FAILURE();
+  } catch (const RecipeError& error) {
+    EXPECT_EQ(error.message().what,
+              "recipe halves failed in objectives(): a group of objective \"main\" has the "
+              "learning_rate_scale -1");
+  }
+}
+
+TEST(RecipeGuard, AParameterThatTwoLayersRegisterIsNamedByBothNames) {
+  RecipeGuard guard("halves", std::make_unique<Halves>(/*shares=*/true, /*groups=*/false));
+  try {
+    (void)guard.objectives();
+    ADD_FAILURE();
+  } catch (const RecipeError& error) {
+    EXPECT_EQ(error.message().what,
+              "recipe halves failed in objectives(): \"first.weight\" and \"second.weight\" are one "
+              "parameter, registered twice below model()");
+  }
 }
 
 TEST(RecipeGuard, NamesTheSampleThatARowCameFrom) {

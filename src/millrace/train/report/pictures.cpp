@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 #include <span>
+#include <utility>
 
 #include "millrace/base/format.h"
 #include "millrace/format/csv.h"
@@ -28,7 +29,11 @@ Picture picture_of(const metrics::Confusion& table, const std::string& when) {
 
 std::vector<Picture> pictures_of(Recipe& recipe, const std::vector<metrics::Confusion>& tables, const std::string& when) {
   std::vector<Picture> pictures = recipe.draw();
-  for (const metrics::Confusion& table : tables) pictures.push_back(picture_of(table, when));
+  for (const metrics::Confusion& table : tables) {
+    Picture picture = picture_of(table, when);
+    const bool is_drawn = std::ranges::find(pictures, picture.name, &Picture::name) != pictures.end();
+    if (!is_drawn) pictures.push_back(std::move(picture));  // a picture of the recipe has the same file
+  }
   return pictures;
 }
 

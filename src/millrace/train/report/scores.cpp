@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <stdexcept>
 
 #include "millrace/base/error.h"
@@ -9,6 +10,36 @@
 #include "millrace/core/saved_json.h"
 
 namespace millrace {
+namespace {
+
+// No snapshot holds the state before the first step, so a validation of it is for comparison alone: as the best it would leave
+// the best snapshot away.
+bool can_be_kept(std::int64_t step) { return step > 0; }
+
+struct Judge {
+  std::string metric;
+  bool highest = false;
+  friend bool operator==(const Judge&, const Judge&) = default;
+};
+
+std::string to_text(const Judge& judge) { return "the " + std::string(judge.highest ? "highest " : "lowest ") + judge.metric; }
+
+// What decided in the run that wrote the snapshot. nullopt: the snapshot is of an earlier version.
+std::optional<Judge> judge_in(const SavedJson& report) {
+  const auto saved = report.find("judge");
+  if (!saved) return std::nullopt;
+  return Judge{(*saved)["metric"].text(), (*saved)["highest"].boolean()};
+}
+
+// Throws ConfigError if the config keeps the worst values of a metric. The rehearsal finds this first, if there is one.
+void refuse_the_worst(const Judge& judge, metrics::Means::BestIs known) {
+  if (known == metrics::Means::BestIs::unknown || (known == metrics::Means::BestIs::highest) == judge.highest) return;
+  const std::string kept = judge.highest ? "highest" : "lowest", best = judge.highest ? "lowest" : "highest";
+  throw ConfigError({"the best " + judge.metric + " is the " + best + " value, but the config keeps the " + kept + " as the best",
+                     "snapshot.best_is = " + kept, "--snapshot.best_is=" + best});
+}
+
+}  // namespace
 
 std::string_view word_of(metrics::Means::BestIs best_is) {
   if (best_is == metrics::Means::BestIs::unknown) return "";
@@ -87,6 +118,7 @@ void Scores::record_own(Metric& metric, std::int64_t step, const metrics::Means&
   metric.best_is = name != judged_ ? means.best_is_of(name) : highest_ ? BestIs::highest : BestIs::lowest;
   metric.version = version.number;
   if (metric.best_is == BestIs::unknown || !std::isfinite(value)) return;
+  if (name == judged_ && !can_be_kept(step)) return;
   const bool equal_or_worse = metric.best_is == BestIs::highest ? metric.best >= value : metric.best <= value;
   if (equal_or_worse) return;
   metric.best = value;
@@ -94,6 +126,7 @@ void Scores::record_own(Metric& metric, std::int64_t step, const metrics::Means&
 }
 
 bool Scores::record(std::int64_t step, const metrics::Means& means) {
+  if (named_) refuse_the_worst({judged_, highest_}, means.best_is_of(judged_));
   const auto it = means.find(judged_);
   if (it == means.end() && named_) {
     std::string names;
@@ -105,7 +138,7 @@ bool Scores::record(std::int64_t step, const metrics::Means& means) {
   const auto before = metrics_.find(judged_);
   const bool equal_or_worse =
       before != metrics_.end() && (highest_ ? before->second.at_best >= judged : before->second.at_best <= judged);
-  const bool gained = std::isfinite(judged) && !equal_or_worse;
+  const bool gained = std::isfinite(judged) && !equal_or_worse && can_be_kept(step);
   for (const auto& now : means) {
     Metric& metric = metrics_[now.first];
     metric.last = now.second;
@@ -119,6 +152,7 @@ bool Scores::record(std::int64_t step, const metrics::Means& means) {
   std::vector<std::string> order;
   for (const auto& [name, value] : means) order.push_back(name);
   metrics_.put_in_order(order);  // a resumed run may have the metrics in another order
+  if (!can_be_kept(step)) return false;
   wants_save_ = rank(step, judged) || wants_save_;
   const bool too_little = highest_ ? early_stop_best_ + least_gain_ >= judged : early_stop_best_ - least_gain_ <= judged;
   const bool enough = std::isfinite(judged) && !too_little;  // early_stop_best_ is NaN until the first gain; the comparison above
@@ -174,6 +208,7 @@ std::vector<std::string> Scores::names() const {
 }
 
 void Scores::write_state(Json& trainer, Json& report) const {
+  report["judge"] = {{"metric", judged_}, {"highest", highest_}};
   report["metrics_order"] = names();
   for (const auto& [name, metric] : metrics_)
     if (metric.version != 1) report["metric_versions"][name] = metric.version;
@@ -218,21 +253,26 @@ std::vector<std::string> metrics_in_order(const Json& summary) {
   return names;
 }
 
-// Snapshots of earlier versions hold only the best of the judged metric.
+// Snapshots of earlier versions hold only the best of the judged metric. The best of a metric that judges only from now on is
+// that of the kept snapshots.
 void Scores::load_bests(const SavedJson& report) {
   const auto bests = report.find("metric_bests");
+  const auto before = judge_in(report);
   for (const auto& [name, each] : Scores::Metrics(metrics_)) {
     Metric& metric = metrics_[name];
     const auto saved = bests ? bests->find(name) : std::nullopt;
-    if (saved) {
-      const std::vector<SavedJson> values = saved->list(3);
-      metric.best_is = static_cast<metrics::Means::BestIs>(values[0].integer(0, 2));
-      metric.best = values[1].number_or_nan();
-      metric.best_step = values[2].integer(-1);
-    } else if (name == judged_) {
-      metric.best_is = highest_ ? metrics::Means::BestIs::highest : metrics::Means::BestIs::lowest;
+    const std::vector<SavedJson> values = saved ? saved->list(3) : std::vector<SavedJson>();
+    if (saved) metric.best_is = static_cast<metrics::Means::BestIs>(values[0].integer(0, 2));
+    if (name == judged_ && named_ && saved) refuse_the_worst({judged_, highest_}, metric.best_is);
+    const bool judged_before = before && before->metric == name;
+    if (name == judged_ || judged_before) {
+      const bool highest = name == judged_ ? highest_ : before->highest;
+      metric.best_is = highest ? metrics::Means::BestIs::highest : metrics::Means::BestIs::lowest;
       metric.best = metric.at_best;
       metric.best_step = metric.at_best_step;
+    } else if (saved) {
+      metric.best = values[1].number_or_nan();
+      metric.best_step = values[2].integer(-1);
     } else {
       metric.knows_all = false;
     }
@@ -257,13 +297,25 @@ void Scores::load_state(const SavedJson& trainer, const SavedJson& report) {
   }
   metrics_.put_in_order(order);
   best_.clear();
-  if (const auto ranked = trainer.find("best")) {
+  const auto before = judge_in(report);
+  const bool judges_anew = before && *before != Judge{judged_, highest_};
+  if (const auto ranked = trainer.find("best"); ranked && !judges_anew) {
     for (const SavedJson& saved : ranked->list()) {
       const std::vector<SavedJson> values = saved.list(2);
       best_.push_back({values[0].number(), values[1].integer(0)});
     }
-  } else if (const auto judged = metrics_.find(judged_); judged != metrics_.end() && judged->second.at_best_step >= 0) {
+  } else if (const auto judged = metrics_.find(judged_);
+             judged != metrics_.end() && judged->second.at_best_step >= 0 && std::isfinite(judged->second.at_best)) {
     best_.push_back({judged->second.at_best, judged->second.at_best_step});
+  }
+  if (judges_anew) {
+    forgot_ = to_text(Judge{judged_, highest_}) + " decides now what is best, no longer " + to_text(*before) +
+              ": early stopping counts anew, and of the earlier validations only " +
+              (best_.empty() ? "none counts"
+                             : "that of step " + std::to_string(best_.front().step) + " counts, with " +
+                                   significant(best_.front().value, 4));
+    early_stop_best_ = best_.empty() ? std::nan("") : best_.front().value;
+    without_gain_ = 0;
   }
   if (best_.size() > keeps_) best_.resize(keeps_);
 }

@@ -68,10 +68,11 @@ class Scores {
 
   [[nodiscard]] const std::string& judged() const noexcept { return judged_; }
   // Records the metrics of a validation after step `step`. Returns true if the judged metric is better than in all earlier
-  // validations. Throws ConfigError if snapshot.best_metric names no metric.
+  // validations. At step 0 the judged metric is never the best, because no snapshot holds that state. Throws ConfigError if
+  // snapshot.best_metric names no metric, or if snapshot.best_is is the worst value of a metric whose direction is known.
   bool record(std::int64_t step, const metrics::Means& means);
-  // A message of the last record(): a best value no longer counts because the definition of its metric was corrected. "" = no
-  // message.
+  // A message of the last record() or load_state(): best values no longer count, because the definition of their metric was
+  // corrected or because another metric judges now. "" = no message.
   [[nodiscard]] const std::string& forgot() const noexcept { return forgot_; }
   // True if the judged metric was among the snapshot.best_count best ones at some step since the last call of saved().
   [[nodiscard]] bool wants_save() const noexcept { return wants_save_; }

@@ -162,6 +162,85 @@ TEST(Scores, KeepsTheBestSeveralAndASaveIsWantedForEach) {
   EXPECT_TRUE(none.best_steps().empty());
 }
 
+// No snapshot holds the state before the first step: as the best it would leave the run without its best snapshot.
+TEST(Scores, TheValidationBeforeTheFirstStepIsNeverTheBest) {
+  TrainConfig train;
+  train.early_stop_patience = 2;
+  Scores scores = scores_of({}, train);
+  EXPECT_FALSE(scores.record(0, {{"val_loss", 0.5}}));
+  EXPECT_FALSE(scores.wants_save());
+  EXPECT_TRUE(scores.judged_result().is_null());
+  EXPECT_TRUE(scores.record(1, {{"val_loss", 2.0}}));
+  EXPECT_TRUE(scores.wants_save());
+  scores.record(2, {{"val_loss", 1.5}});
+  EXPECT_FALSE(scores.stopped_improving()) << "each is better than the one before";
+  EXPECT_THAT(scores.best_steps(), ElementsAre(2));
+  EXPECT_EQ(scores.results()["val_loss"]["best"], 1.5) << "what predict and eval use";
+  EXPECT_EQ(scores.results()["val_loss"]["best_is"], "lowest");
+}
+
+SnapshotConfig judged_by(const char* metric, SnapshotConfig::BestIs best_is, std::int64_t count = 1) {
+  SnapshotConfig config;
+  config.best_metric = metric;
+  config.best_is = best_is;
+  config.best_count = count;
+  return config;
+}
+
+Means of_accuracy(double loss, double accuracy) {
+  Means means{{"val_loss", loss}, {"accuracy", accuracy}};
+  means.set_best_is({{"accuracy", Means::BestIs::highest}, {"val_loss", Means::BestIs::lowest}});
+  return means;
+}
+
+// 0.9 of an accuracy is no loss of 0.9: no loss of 1.4 would ever be better.
+TEST(Scores, AnotherJudgeAfterAResumeCountsAnew) {
+  TrainConfig train;
+  train.early_stop_patience = 2;
+  Scores before = scores_of(judged_by("accuracy", SnapshotConfig::BestIs::highest, 2), train);
+  before.record(1, of_accuracy(1.7, 0.8));
+  before.record(2, of_accuracy(1.5, 0.9));
+  before.record(3, of_accuracy(1.6, 0.7));
+  before.record(4, of_accuracy(1.6, 0.7));
+  EXPECT_TRUE(before.stopped_improving());
+  Json saved = Json::object(), report = Json::object();
+  before.write_state(saved, report);
+  Scores same = scores_of(judged_by("accuracy", SnapshotConfig::BestIs::highest, 2), train);
+  same.load_state(SavedJson(saved, "trainer"), SavedJson(report, "report"));
+  EXPECT_EQ(same.forgot(), "");
+  EXPECT_TRUE(same.stopped_improving());
+  EXPECT_THAT(same.best_steps(), ElementsAre(2, 1));
+  Scores after = scores_of(judged_by("", SnapshotConfig::BestIs::lowest, 2), train);
+  after.load_state(SavedJson(saved, "trainer"), SavedJson(report, "report"));
+  EXPECT_EQ(
+      after.forgot(),
+      "the lowest val_loss decides now what is best, no longer the highest accuracy: early stopping counts anew, and of the "
+      "earlier validations only that of step 2 counts, with 1.5");
+  EXPECT_FALSE(after.stopped_improving());
+  EXPECT_TRUE(after.record(5, of_accuracy(1.4, 0.6)));
+  after.record(6, of_accuracy(1.3, 0.6));
+  EXPECT_FALSE(after.stopped_improving());
+  EXPECT_THAT(after.best_steps(), ElementsAre(6, 5));
+  EXPECT_EQ(after.results()["accuracy"]["best"], 0.9);
+}
+
+TEST(Scores, AResumeThatKeepsTheWorstIsRefused) {
+  Scores before = scores_of();
+  before.record(1, of_accuracy(2.0, 0.5));
+  Json saved = Json::object(), report = Json::object();
+  before.write_state(saved, report);
+  Scores after = scores_of(judged_by("accuracy", SnapshotConfig::BestIs::lowest));
+  EXPECT_THROW(after.load_state(SavedJson(saved, "trainer"), SavedJson(report, "report")), ConfigError);
+  Scores fresh = scores_of(judged_by("accuracy", SnapshotConfig::BestIs::lowest));
+  try {
+    fresh.record(1, of_accuracy(2.0, 0.5));
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("the best accuracy is the highest value, but the config keeps the lowest"));
+    EXPECT_THAT(error.what(), testing::HasSubstr("--snapshot.best_is=highest"));
+  }
+}
+
 TEST(Scores, PatienceCountsGainsOfTheLeastSize) {
   TrainConfig train;
   train.early_stop_patience = 2;

@@ -135,7 +135,9 @@ Loaded load_for_inference(const Entry& entry, const std::filesystem::path& from,
   context.seed = static_cast<std::uint64_t>(shared.train.seed);
   // The recipe gets no function for notices, because it may outlive the caller's console, and the run showed them already.
   loaded.recipe = make_guarded(entry.name, entry.make, loaded.config.values, context);
-  loaded.recipe->load_state(weights.recipe);
+  // A plain file of weights has no state of a recipe.
+  if (!weights.run.empty() || !weights.recipe.tensors.empty() || !weights.recipe.json.empty())
+    loaded.recipe->load_state(weights.recipe);
   if (!weights.frozen.is_null())
     load_frozen_parts(loaded.recipe->model(), [](const std::string&) {});  // these weights are not in the
                                                                            // snapshot

@@ -248,6 +248,20 @@ void rehearse_training(Assembly& assembly, Rehearsal& rehearsal) {
          rehearsal);
 }
 
+// Throws RecipeError if the recipe has measured under the name of a loss. The trainer adds losses to the same board, so both
+// would become one mean, by which snapshots are chosen. `losses`, `all`: states of the board before and after the recipe's
+// metrics.
+void refuse_names_of_losses(const Json& losses, const Json& all) {
+  for (const Json& loss : losses.at("entries")) {
+    const auto is_it = [&](const Json& entry) { return entry.at("name") == loss.at("name"); };
+    const auto now = std::ranges::find_if(all.at("entries"), is_it);
+    if (now == all.at("entries").end() || now->dump() == loss.dump()) continue;  // as text, because NaN is not equal to NaN
+    throw RecipeError({"metric " + quoted(loss.at("name").get<std::string>()) +
+                           " has the name of a loss that the trainer measures itself: both would be one mean",
+                       "Recipe::measure() or end_validation()", "leave it out, or give it another name"});
+  }
+}
+
 void rehearse_validation(Assembly& assembly, Rehearsal& rehearsal) {
   const std::optional<Batch> batch = first_batch(assembly, Split::validation, rehearsal);
   if (!batch) return;
@@ -260,9 +274,11 @@ void rehearse_validation(Assembly& assembly, Rehearsal& rehearsal) {
   metrics::Board board;
   for (std::size_t i = 0; i < result.losses.size(); ++i)
     board.add("val_" + assembly.stepper().objective_name(i), result.losses[i]);
+  const Json losses = board.state();
   recipe.measure(*batch, result, board);
   recipe.end_validation(board);
   rehearsal.metrics = board.means();
+  refuse_names_of_losses(losses, board.state());
   rehearsal.validation_rows = batch->rows();
   if (assembly.config().log.images) {
     for (const Picture& picture : recipe.draw())
@@ -295,6 +311,14 @@ void check_direction(const SnapshotConfig& snapshot, const metrics::Means& metri
                      "snapshot.best_is = " + word(highest), "--snapshot.best_is=" + word(!highest)});
 }
 
+// A text for a config that keeps the highest loss as the best; "" = it does not.
+std::string worst_loss_kept(const Assembly& assembly) {
+  const SnapshotConfig& snapshot = assembly.config().snapshot;
+  if (!snapshot.best_metric.empty() || snapshot.best_is != SnapshotConfig::BestIs::highest) return "";
+  return "snapshot.best_is=highest without snapshot.best_metric: the highest val_" + assembly.stepper().objective_name(0) +
+         " decides what is best, which is the worst (name the metric that is meant, such as snapshot.best_metric=accuracy)";
+}
+
 void check_names(const Assembly& assembly, const Rehearsal& rehearsal) {
   const auto& snapshot = assembly.config().snapshot;
   if (!snapshot.best_metric.empty() && !rehearsal.metrics.contains(snapshot.best_metric)) {
@@ -321,18 +345,29 @@ std::string values_of(const metrics::Means& means) {
   return text;
 }
 
-// Throws ConfigError if the run has no validation and a setting needs one.
-void require_no_judge(const RunConfig& config) {
-  const auto refuse = [](const char* where, const char* next) {
-    throw ConfigError({"there is no validation: the recipe has no validation data", where, next});
-  };
-  if (!config.snapshot.best_metric.empty()) refuse("snapshot.best_metric", "give it validation data, or remove the key");
-  if (config.train.early_stop_patience > 0) refuse("train.early_stop_patience", "give it validation data, or remove the key");
-  if (config.optim.schedule == optim::ScheduleKind::plateau)
-    refuse("optim.schedule = plateau", "give it validation data, or choose another schedule, such as optim.schedule=constant");
+[[noreturn]] void refuse_without_validation(const std::string& where, const std::string& next) {
+  throw ConfigError({"there is no validation: the recipe has no validation data", where, "give it validation data, or " + next});
+}
+
+// A recipe may give an objective another schedule than that of the config.
+void require_no_plateau(const Stepper& stepper) {
+  for (const ObjectiveStep& objective : stepper.objectives()) {
+    if (objective.spec().optim.schedule != optim::ScheduleKind::plateau) continue;
+    refuse_without_validation(
+        "optim.schedule = plateau" +
+            (stepper.objectives().size() == 1 ? std::string() : " of objective " + quoted(objective.spec().name)),
+        "choose another schedule, such as optim.schedule=constant");
+  }
 }
 
 }  // namespace
+
+void require_judge(const Assembly& assembly) {
+  if (assembly.loaders().validation() != nullptr) return;
+  const RunConfig& config = assembly.config();
+  if (!config.snapshot.best_metric.empty()) refuse_without_validation("snapshot.best_metric", "remove the key");
+  if (config.train.early_stop_patience > 0) refuse_without_validation("train.early_stop_patience", "remove the key");
+}
 
 Rehearsal rehearse(Assembly& assembly) {
   static const telemetry::Counter taken("rehearsal");
@@ -346,8 +381,10 @@ Rehearsal rehearse(Assembly& assembly) {
   if (assembly.loaders().validation() != nullptr) {
     const bool whole = within_memory([&] { rehearse_validation(assembly, rehearsal); });
     if (whole && rehearsal.validation_rows > 0) check_names(assembly, rehearsal);
+    warn(worst_loss_kept(assembly), rehearsal);
   } else {
-    require_no_judge(assembly.config());
+    require_judge(assembly);
+    require_no_plateau(assembly.stepper());
   }
   static_cast<void>(assembly.recipe().state());  // called once, because the first snapshot will call it
   rehearsal.seconds = steady_seconds() - begin;

@@ -36,6 +36,10 @@ struct Rehearsal {
 // predict() gets two rows of the batch, if the batch has fields of the names, types and shapes in the recipe's entry.
 [[nodiscard]] Rehearsal rehearse(Assembly& assembly);
 
+// Throws ConfigError if the run has no validation and snapshot.best_metric or early stopping needs one. For a run without a
+// rehearsal, such as one that is resumed with another value of these keys.
+void require_judge(const Assembly& assembly);
+
 // For `train --rehearse`: a line for each callback, with its inputs and results.
 [[nodiscard]] std::string to_text(const Rehearsal& rehearsal);
 

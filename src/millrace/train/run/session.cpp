@@ -117,7 +117,7 @@ void Session::try_out() {
   assembly_->limit_trials();
   assembly_->decide();
   assembly_->decide_memory();
-  if (resumed_ || !setup_.switches().on("rehearsal")) return;
+  if (resumed_ || !setup_.switches().on("rehearsal")) return require_judge(*assembly_);
   const Doing task(Doing::Level::task, "the rehearsal");
   const telemetry::LongTask told(console(), "rehearsing with a batch of each split");
   const Rehearsal rehearsal = rehearse(*assembly_);

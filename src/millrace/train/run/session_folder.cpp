@@ -139,7 +139,8 @@ void Session::find_snapshot() {
     resumed_.reset();
   }
   if (!names_a_path) return;
-  const std::filesystem::path from = resume;
+  const std::filesystem::path given = resume;  // a shell completes the name of a folder with a slash
+  const std::filesystem::path from = given.has_filename() ? given : given.parent_path();
   resumed_ = fs.exists(from / "manifest.json") ? Resumed{snapshot::load(fs, from), from} : newest(from);
   if (!resumed_) {
     throw SnapshotError(

@@ -14,6 +14,7 @@
 #include "millrace/device/errors.h"
 #include "millrace/doctor/cause.h"
 #include "millrace/metrics/figure.h"
+#include "millrace/snapshot/snapshot.h"
 #include "millrace/system/process.h"
 #include "millrace/system/signals.h"
 #include "millrace/train/report/block_times.h"
@@ -68,13 +69,35 @@ void add_metrics(std::vector<std::string>& parts, const Json& summary) {
 }
 
 // A line about the best snapshot, which later commands use; "" if the best one is also the last. `judged`: the metric that
-// selects it.
-std::string best_text(const Json& summary, const std::string& judged) {
+// selects it. `kept`: the snapshots of the run.
+std::string best_text(const Json& summary, const std::string& judged, const std::vector<snapshot::Found>& kept) {
   const auto metric = summary["metrics"].find(judged);
   if (metric == summary["metrics"].end() || !(*metric)["best_step"].is_number() || (*metric)["best_step"] == summary["steps"])
     return "";
+  const bool is_there =
+      std::ranges::any_of(kept, [&](const snapshot::Found& each) { return (*metric)["best_step"] == Json(each.step); });
   return "\nbest " + judged + " " + fact_text((*metric)["best"]) + " at step " + fact_text((*metric)["best_step"]) +
-         ", the last " + fact_text((*metric)["last"]) + ": predict, eval and export use the best";
+         ", the last " + fact_text((*metric)["last"]) +
+         (is_there ? ": predict, eval and export use the best"
+                   : ": the snapshot of the best is not there, so predict, eval and export use the newest");
+}
+
+// A line about an end before the run's last step.
+std::string early_stop_text(const TrainConfig& train, const std::string& judged) {
+  const std::int64_t patience = train.early_stop_patience;
+  return "\nstopped early: the last " + (patience == 1 ? "validation" : with_commas(patience) + " validations") +
+         " gave no better " + judged +
+         (train.early_stop_delta > 0 ? ", by more than " + significant(train.early_stop_delta, 3) : "") +
+         " (train.early_stop_patience)";
+}
+
+// The snapshots of a run. None if the folder can't be read any more: the run is done all the same.
+std::vector<snapshot::Found> kept_snapshots(Fs& fs, const std::filesystem::path& run) {
+  try {
+    return snapshot::list(fs, run);
+  } catch (const SnapshotError&) {
+    return {};
+  }
 }
 
 // If waiting for saves took much time: a line that says so, and which setting would avoid the wait.
@@ -277,8 +300,10 @@ std::string Session::closing_text(Ending ending, const Json& summary) const {
             human_bytes(trial["predicted_bytes"].get<double>()) + ")";
   }
   if (folder_ != nullptr) text += ", run folder " + folder_->path().string();
-  if (const auto& wish = setup_.config().snapshot; folder_ != nullptr && wish.keep_best)
-    text += best_text(summary, wish.best_metric.empty() ? "val_" + assembly_->stepper().objective_name(0) : wish.best_metric);
+  const auto& wish = setup_.config().snapshot;
+  const std::string judged = wish.best_metric.empty() ? "val_" + assembly_->stepper().objective_name(0) : wish.best_metric;
+  if (ending == Ending::early_stop) text += early_stop_text(setup_.config().train, judged);
+  if (folder_ != nullptr && wish.keep_best) text += best_text(summary, judged, kept_snapshots(*request_.fs, folder_->path()));
   const auto advice = summary["snapshots"]["advice"].get<std::string>();
   text += verdict(summary);
   return advice.empty() ? text : text + "\n" + advice;
@@ -289,10 +314,14 @@ RunOutcome Session::nothing_left() const {
   outcome.summary = Json::object();
   if (folder_ == nullptr) return outcome;  // only rank 0 reports
   outcome.run_folder = folder_->path();
-  console().line("already complete at step " + with_commas(resumed_->content.step) +
-                 ": raise train.max_steps or train.epochs, or start over with --fresh");
   const std::string text = request_.fs->read_file(folder_->path() / run_files::kSummary);
   outcome.summary = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const bool stopped_early =
+      outcome.summary.is_object() && outcome.summary.value("exit_reason", Json()) == std::string(name_of(Ending::early_stop));
+  console().line("already complete at step " + with_commas(resumed_->content.step) +
+                 (stopped_early ? ", where it stopped early: raise train.early_stop_patience, or set it to 0"
+                                : ": raise train.max_steps or train.epochs") +
+                 ", or start over with --fresh");
   return outcome;
 }
 

@@ -41,9 +41,9 @@ class ModuleRecipe final : public Recipe {
 Json train(torch::nn::Module& module, data::Pipeline pipeline, std::function<Loss(const Batch&)> loss, TrainOptions options) {
   telemetry::Console console(options.print ? telemetry::Console::Mode::automatic : telemetry::Console::Mode::quiet);
   Entry entry{.name = "train"};
+  // Copies, because the check of the first snapshot makes a second recipe.
   entry.make = [&](const Json&, const Context&) {
-    return std::make_unique<ModuleRecipe>(module, std::move(pipeline), std::move(options.validation), std::move(loss),
-                                          options.config.optim);
+    return std::make_unique<ModuleRecipe>(module, pipeline, options.validation, loss, options.config.optim);
   };
   RunRequest request{.entry = &entry, .console = &console};
   request.config.values = config::write(options.config);

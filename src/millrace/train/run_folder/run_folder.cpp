@@ -217,9 +217,11 @@ RunFolder::~RunFolder() {
 }
 
 void RunFolder::claim(const RunDestination& place) {
-  path_ = place.folder;
+  // "runs/a/" becomes "runs/a", because folders are compared by their paths.
+  const stdfs::path folder = place.folder.has_filename() ? place.folder : place.folder.parent_path();
+  path_ = folder;
   try {
-    if (place.folder.has_parent_path()) fs_.create_directories(place.folder.parent_path());
+    if (folder.has_parent_path()) fs_.create_directories(folder.parent_path());
   } catch (const FsError& error) {
     throw UsageError({"can't make the run folder " + path_.string(), error.what(), "choose another folder with --run"});
   }
@@ -233,7 +235,7 @@ void RunFolder::claim(const RunDestination& place) {
                         error == EEXIST ? "a file of that name exists" : std::strerror(error),
                         "choose another folder with --run"});
     }
-    path_ = place.folder.string() + "-" + std::to_string(i);
+    path_ = folder.string() + "-" + std::to_string(i);
   }
 }
 

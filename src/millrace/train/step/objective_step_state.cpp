@@ -1,9 +1,11 @@
 // Saves and restores an objective, and adds up objectives over ranks.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/tensor.h>
+#include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
+#include <iterator>
 #include <limits>
 #include <string_view>
 
@@ -22,6 +24,31 @@ std::int64_t bytes_of(const std::vector<at::Tensor>& gradients) {
 
 bool is_own(std::string_view name) { return name.find('.') == std::string_view::npos; }
 
+// Appends the numbers of a term by which the spike rule judges, for the sum over the ranks. Each rank must judge by the same
+// numbers: if only some ranks skip a step, their weights drift apart. The weight travels too, because a rank that lacks the term
+// does not know it.
+void add_seen(const LossTerm& seen, std::vector<at::Tensor>& all) {
+  const auto wide = [](const at::Tensor& value) { return value.to(at::kDouble).reshape({}).clone(); };
+  const at::Tensor count = wide(seen.count);
+  all.push_back(wide(seen.sum));
+  all.push_back(count);
+  all.push_back(seen.weight_now.defined() ? count * wide(seen.weight_now) : count * seen.weight);
+  if (seen.report) all.insert(all.end(), {wide(seen.report->sum), wide(seen.report->count)});
+}
+
+// Takes what add_seen() appended, after the sum over the ranks.
+std::vector<at::Tensor>::iterator take_seen(LossTerm& seen, std::vector<at::Tensor>::iterator next) {
+  seen.sum = *next++;
+  seen.count = *next++;
+  const at::Tensor weighted = *next++;
+  seen.weight_now = at::where(seen.count.gt(0), weighted / seen.count, 0.0);
+  if (seen.report) {
+    seen.report->sum = *next++;
+    seen.report->count = *next++;
+  }
+  return next;
+}
+
 }  // namespace
 
 struct ObjectiveStep::OnAllRanks {
@@ -34,26 +61,31 @@ ObjectiveStep::OnAllRanks ObjectiveStep::known_of_all(Agreement& agreement) cons
   const bool began = gradient_sums_ && gradient_sums_->has_begun();
   Json mine = {
       {"began", began}, {"whole", sums_->passes.empty() && !(began && gradient_sums_->is_spoiled())}, {"terms", Json::array()}};
-  for (const Term& term : sums_->terms) mine["terms"].push_back({{"name", term.name}, {"pass", term.pass}});
+  for (const Term& term : sums_->terms) {
+    mine["terms"].push_back({{"name", term.name}, {"pass", term.pass}});
+    if (term.seen.report) mine["terms"].back()["logarithm"] = term.seen.report->logarithm;
+  }
   OnAllRanks all;
   for (const Json& rank : agreement.gather(std::move(mine))) {
     all.some_began = all.some_began || rank.at("began").get<bool>();
     all.all_whole = all.all_whole && rank.at("whole").get<bool>();
     for (const Json& known : rank.at("terms")) {
       const auto name = known.at("name").get<std::string>();
-      if (std::ranges::find(all.terms, name, &Term::name) != all.terms.end()) continue;
-      const auto own = std::ranges::find(sums_->terms, name, &Term::name);
-      if (own != sums_->terms.end()) {
-        all.terms.push_back(*own);
-        continue;
-      }
       const auto none = at::zeros({}, bad_.options().dtype(at::kDouble));
-      all.terms.push_back({.name = name,
-                           .pass = known.at("pass").get<std::string>(),
-                           .nominal_number = std::numeric_limits<double>::quiet_NaN(),
-                           .nominal = {},
-                           .count = at::zeros_like(bad_),
-                           .seen = {.sum = none, .count = none}});
+      auto found = std::ranges::find(all.terms, name, &Term::name);
+      if (found == all.terms.end()) {
+        const auto own = std::ranges::find(sums_->terms, name, &Term::name);
+        all.terms.push_back(own != sums_->terms.end() ? *own
+                                                      : Term{.name = name,
+                                                             .pass = known.at("pass").get<std::string>(),
+                                                             .nominal_number = std::numeric_limits<double>::quiet_NaN(),
+                                                             .nominal = {},
+                                                             .count = at::zeros_like(bad_),
+                                                             .seen = {.sum = none, .count = none}});
+        found = std::prev(all.terms.end());
+      }
+      if (known.contains("logarithm") && !found->seen.report)
+        found->seen.report = LossTerm::Report{none, none, known.at("logarithm").get<bool>()};
     }
   }
   return all;
@@ -113,7 +145,7 @@ void ObjectiveStep::sum_over(Agreement& agreement) {
   }
   for (const Term& term : terms) {
     all.push_back(term.count.clone());
-    if (spike_rule_) all.insert(all.end(), {term.seen.sum.to(at::kDouble).clone(), term.seen.count.to(at::kDouble).clone()});
+    if (spike_rule_) add_seen(term.seen, all);
   }
   // The divisor of each term's sum relative to that of the first term, for terms that share a pass.
   std::vector<at::Tensor> shares;
@@ -135,9 +167,7 @@ void ObjectiveStep::sum_over(Agreement& agreement) {
     term.count = *next++;
     term.nominal = leads ? at::Tensor() : shares[i];
     term.nominal_number = 1.0;
-    if (!spike_rule_) continue;
-    term.seen.sum = *next++;
-    term.seen.count = *next++;
+    if (spike_rule_) next = take_seen(term.seen, next);
   }
   sums_->terms = std::move(terms);
   for (std::size_t i = 0; i < parameters_.size(); ++i)

@@ -79,7 +79,7 @@ void Recovery::need_less(const Attempt& tried, const std::string& reason) {
                     "): every block of the model is recomputed from now on, which changes no bit",
                 {{"recompute", "all"}});
   }
-  if (!with(tried).any(micro_batches_ < widest_group_)) throw DeviceError(no_room(tried, reason));
+  if (!with(tried).any(micro_batches_ < std::max(widest_group_, tried.rows))) throw DeviceError(no_room(tried, reason));
   micro_batches_ *= 2;
   std::string text = "out of memory in " + tried.where + " (" + reason + "): each batch is cut into " +
                      std::to_string(micro_batches_) + " micro-batches from now on; the global batch does not change";

@@ -43,11 +43,22 @@ void check_term(const LossTerm& term, bool training) {
     refuse(who + " has a sum of shape " + shape_text(term.sum) + ", expected a scalar", "add its values up: values.sum()");
   const std::string counting = "say how many values the sum adds up, as a scalar on the sum's device";
   if (!term.count.defined()) refuse(who + " has no count", counting);
-  if (term.count.numel() != 1) refuse(who + " has a count of shape " + shape_text(term.count) + ", expected a scalar", counting);
+  if (term.count.dim() != 0) refuse(who + " has a count of shape " + shape_text(term.count) + ", expected a scalar", counting);
   if (!(term.nominal_count > 0))
     refuse(who + " has the nominal_count " + significant(term.nominal_count, 6), "give the count of a full micro-batch, above 0");
   if (term.report && (!term.report->sum.defined() || !term.report->count.defined()))
     refuse(who + " has a report without " + (term.report->sum.defined() ? "a count" : "a sum"), "give both, or no report");
+  if (term.report) {
+    const bool of_sum = term.report->sum.numel() != 1;
+    const at::Tensor& value = of_sum ? term.report->sum : term.report->count;
+    if (value.numel() != 1)
+      refuse(who + " has a report whose " + (of_sum ? "sum" : "count") + " has the shape " + shape_text(value) +
+                 ", expected a scalar",
+             "add its values up: values.sum()");
+  }
+  if (term.weight_now.defined() && term.weight_now.numel() != 1)
+    refuse(who + " has a weight_now of shape " + shape_text(term.weight_now) + ", expected a scalar",
+           "give one number for the term, such as StepContext::number()");
   if (training && at::GradMode::is_enabled() && !term.sum.requires_grad()) {
     refuse(who + " has no gradient: it depends on no parameter of the objective",
            "look for a detach(), item(), NoGradGuard or an integer on the way from the model to the sum");
@@ -96,6 +107,20 @@ void check_prepared(const Batch& batch) {
   }
 }
 
+void check_same_samples(const Batch& given, const Batch& prepared) {
+  const auto knows_samples = [](const Group& group) { return group.indices.size() == group.positions.size(); };
+  const BatchOrigin &before = given.origin(), &after = prepared.origin();
+  const bool same = before.split == after.split && before.epoch == after.epoch && before.index == after.index;
+  const bool lost = std::ranges::all_of(given.groups(), knows_samples) &&
+                    !std::ranges::all_of(prepared.groups(), knows_samples) && given.rows() > 0;
+  if (same && !lost) return;
+  refuse(
+      "it returned a batch that was made anew: it does not say any more which samples of which epoch it holds, and each batch "
+      "would draw the same random numbers",
+      "set the fields of the batch that prepare() got, with batch.set(name, value), and return it; a batch of other groups "
+      "takes over their positions and indices: Batch(std::move(groups), batch.origin())");
+}
+
 void check_objectives(const std::vector<Objective>& objectives, const torch::nn::Module& model) {
   std::map<const void*, std::string> names;  // parameter -> its name in the model
   for (const auto& item : model.named_parameters()) names[item.value().unsafeGetTensorImpl()] = item.key();
@@ -116,6 +141,11 @@ void check_objectives(const std::vector<Objective>& objectives, const torch::nn:
       }
     };
     for (const auto& group : objective.parameters) {
+      if (!(group.learning_rate_scale >= 0 && std::isfinite(group.learning_rate_scale)))
+        refuse("a group of " + who + " has the learning_rate_scale " + significant(group.learning_rate_scale, 6),
+               "give a factor of 0 or more");
+      if (group.weight_decay && !(*group.weight_decay >= 0))
+        refuse("a group of " + who + " has the weight_decay " + significant(*group.weight_decay, 6), "give 0 or more");
       for (const auto& parameter : group.parameters) {
         if (!parameter.value.defined())
           refuse("parameter " + quoted(parameter.name) + " of " + who + " has no tensor", "give it one");
@@ -129,8 +159,28 @@ void check_objectives(const std::vector<Objective>& objectives, const torch::nn:
       }
     }
     if (!objective.parameters.empty()) continue;
+    std::map<const void*, std::string> here;
     for (const auto& item : model.named_parameters()) {
-      if (item.value().requires_grad()) move(item.value().unsafeGetTensorImpl(), item.key());
+      if (!item.value().requires_grad()) continue;
+      const void* impl = item.value().unsafeGetTensorImpl();
+      if (const auto [it, is_new] = here.emplace(impl, item.key()); !is_new) {
+        refuse(quoted(it->second) + " and " + quoted(item.key()) + " are one parameter, registered twice below model()",
+               "register it in one layer, and let forward() take it from there in the other");
+      }
+      move(impl, item.key());
+    }
+  }
+}
+
+void name_as_in_model(std::vector<Objective>& objectives, const torch::nn::Module& model) {
+  std::map<const void*, std::string> names;
+  for (const auto& item : model.named_parameters()) names.emplace(item.value().unsafeGetTensorImpl(), item.key());
+  for (Objective& objective : objectives) {
+    for (optim::ParameterGroup& group : objective.parameters) {
+      for (optim::NamedParameter& parameter : group.parameters) {
+        const auto known = names.find(parameter.value.unsafeGetTensorImpl());
+        if (known != names.end()) parameter.name = known->second;
+      }
     }
   }
 }

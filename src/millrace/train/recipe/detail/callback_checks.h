@@ -14,9 +14,15 @@ namespace millrace {
 void check_pipeline(const data::Pipeline& pipeline);
 // Checks that every field has at least as many rows as its group has samples: a sample may become several rows.
 void check_prepared(const Batch& batch);
+// Checks that the prepared batch still says which samples of which epoch it holds. Random numbers of layers and losses are keyed
+// by that: a batch that prepare() makes anew would draw the same numbers in each step.
+void check_same_samples(const Batch& given, const Batch& prepared);
 // Checks that each objective has a loss and a distinct name, and that it updates parameters of `model` that no other objective
 // updates.
 void check_objectives(const std::vector<Objective>& objectives, const torch::nn::Module& model);
+// Gives the parameters in the groups of the objectives the names that they have in `model`. Snapshots keep the optimiser's state
+// and the averaged weights by these names, so two submodules must not both have a "0.weight".
+void name_as_in_model(std::vector<Objective>& objectives, const torch::nn::Module& model);
 // Checks that sums and counts of the loss are scalars, that the loss has a gradient if `training`, and that the names of its
 // terms are distinct.
 void check_loss(const Loss& loss, bool training);
