@@ -84,13 +84,11 @@ TEST_P(SmallShape, ABudgetIsMetAsPredicted) {
   // what recompute of everything reaches here and what none takes.
   const double plain = steps({{"memory.recompute", Json::array({"none"})}})["memory"]["step_peak_bytes"];
   const double least = steps({{"memory.recompute", Json::array({"all"})}})["memory"]["step_peak_bytes"];
+  EXPECT_LT(least, plain);
   for (const double share : {0.3, 0.7}) {
     const double budget = (least + share * (plain - least)) / plain;
     const Json memory = steps({{"memory.budget", std::to_string(100.0 * budget) + "%"}})["memory"];
     SCOPED_TRACE(memory.dump());
-    double saved = 0;
-    for (const Json& block : memory["blocks"]) saved += block["saved_bytes"].get<double>();
-    EXPECT_LT(least, plain - 0.15 * saved);
     const double real = memory["step_peak_bytes"];
     const double predicted = memory["predicted_bytes"];
     EXPECT_NEAR(memory["plain_bytes"].get<double>() / plain, 1.0, 0.02);

@@ -103,10 +103,8 @@ TEST(Ranks, ALogOnAFullDiskIsTold) {
   RankProgram program("language_model");
   std::filesystem::create_directory(program.folder() / "logs");
   std::filesystem::create_symlink("/dev/full", program.folder() / "logs" / "rank-0.log");
-  std::filesystem::create_directory(program.folder() / "logs" / "rank-1.log");
   ASSERT_EQ(program.run(program.launched(2, program.words("run", 2, 3))), 0) << program.output();
   EXPECT_THAT(program.output(), ContainsRegex("output of rank 0 is not kept in .*: No space left on device"));
-  EXPECT_THAT(program.output(), ContainsRegex("output of rank 1 is not kept in .*: Is a directory"));
   EXPECT_THAT(program.output(), HasSubstr("[0] done at step 3"));
 }
 

@@ -6,8 +6,11 @@
 #include <c10/util/Exception.h>
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "millrace/device/device.h"
@@ -53,9 +56,20 @@ TEST(TensorMemory, ATensorBeyondTheLimitIsRefusedAndTheNextOneThatFitsIsNot) {
   EXPECT_EQ(bytes(3 * kMegabyte).numel(), 3 * kMegabyte);
 }
 
-TEST(TensorMemory, WhatTheProcessHoldsCountsAgainstItsLimitAndWhatItKeepsFreeDoesNot) {
+at::Tensor filled(std::int64_t megabytes) { return at::ones({megabytes * kMegabyte}, at::kByte); }
+
+bool is_refused(std::int64_t megabytes) {
+  try {
+    (void)filled(megabytes);
+    return false;
+  } catch (const c10::OutOfMemoryError& error) {
+    return std::string(error.what()).find("does not fit: the process holds ") != std::string::npos;
+  }
+}
+
+// What is wrong; "" if nothing is.
+std::string fault_of_resident_limit() {
   count_tensor_memory();
-  const auto filled = [](std::int64_t megabytes) { return at::ones({megabytes * kMegabyte}, at::kByte); };
   release_cached_memory(at::kCPU);
   const std::uint64_t begin = private_resident_bytes();
   std::vector<std::unique_ptr<char[]>> kept;  // such blocks are small enough for the heap and stay resident when they are freed
@@ -64,19 +78,27 @@ TEST(TensorMemory, WhatTheProcessHoldsCountsAgainstItsLimitAndWhatItKeepsFreeDoe
     std::memset(kept.back().get(), 1, 100'000);
   }
   limit_resident_memory(private_resident_bytes() + 40 * kMegabyte);
-  EXPECT_EQ(filled(32).numel(), 32 * kMegabyte);
-  try {
-    (void)filled(64);
-    ADD_FAILURE() << "nothing was refused";
-  } catch (const c10::OutOfMemoryError& error) {
-    EXPECT_NE(std::string(error.what()).find("does not fit: the process holds "), std::string::npos) << error.what();
-  }
+  if (is_refused(32)) return "a tensor that fits was refused";
+  if (!is_refused(64)) return "a tensor that does not fit was not refused";
   kept.clear();
-  EXPECT_EQ(filled(64).numel(), 64 * kMegabyte);
+  if (is_refused(64)) return "memory that the C library keeps was counted";
   limit_resident_memory(begin);
-  EXPECT_THROW((void)filled(64), c10::OutOfMemoryError);
+  if (!is_refused(64)) return "what the process holds was not counted";
   limit_resident_memory(0);
-  EXPECT_EQ(filled(64).numel(), 64 * kMegabyte);
+  return is_refused(64) ? "a tensor was refused without a limit" : "";
+}
+
+// Runs in a child process, because the memory that the C library can return depends on what the tests before have left in its
+// heap.
+TEST(TensorMemoryDeathTest, WhatTheProcessHoldsCountsAgainstItsLimitAndWhatItKeepsFreeDoesNot) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        const std::string fault = fault_of_resident_limit();
+        std::fputs(fault.c_str(), stderr);
+        std::exit(fault.empty() ? 7 : 1);
+      },
+      testing::ExitedWithCode(7), "");
 }
 
 }  // namespace

@@ -203,8 +203,9 @@ TEST(RecipeGuard, ABatchThatPrepareMakesAnewIsRefused) {
 // Snapshots keep averages and the optimiser's state by name: two parameters named "weight" would be one there.
 TEST(RecipeGuard, ParametersOfAGroupHaveTheirNamesInTheModel) {
   RecipeGuard guard("halves", std::make_unique<Halves>(/*shares=*/false, /*groups=*/true));
+  const std::vector<Objective> objectives = guard.objectives();
   std::vector<std::string> names;
-  for (const optim::ParameterGroup& group : guard.objectives().at(0).parameters) {
+  for (const optim::ParameterGroup& group : objectives.at(0).parameters) {
     for (const optim::NamedParameter& parameter : group.parameters) names.push_back(parameter.name);
   }
   EXPECT_THAT(names, testing::ElementsAre("first.weight", "first.bias", "second.weight", "second.bias"));
