@@ -100,12 +100,12 @@ Found too_many_workers(const Evidence& e) {
   if (Found starts = many_starts(e, *loader)) return starts;
   const double loop = e.times.loop(), without = seconds_without_workers(e);
   const double gain = 1 - without / loop;
-  if (gain < kWorthAChange || without > loop - restart_seconds(e) || !e.others || *e.others >= kInWay) return std::nullopt;
+  if (gain < kInWay || without > loop - restart_seconds(e) || !e.others || *e.others >= kInWay) return std::nullopt;
   ScriptSettings settings = {{"data.workers", 0}};
   if (loader->persistent) settings.emplace_back("loader.persistent", false);
   return changed("reading in " + workers_text(loader->workers) + " costs more than it saves: steps wait for data " +
                      percent(e.share(Phase::data_wait)) + " of the time, and the loop itself would read all of it in " +
-                     percent((without - work_seconds(e)) / loop) + " of it",
+                     percent(std::max(0.0, without - work_seconds(e)) / loop) + " of it",
                  change_of(*e.script, settings), loader->where, gain_of(gain, 0.25));
 }
 
