@@ -183,7 +183,8 @@ std::vector<std::string> words_to_go_on(std::vector<std::string> words, const st
   std::erase(words, "--fresh");
   std::erase(words, "--train.resume=never");
   const std::vector<std::string> never = {"--train.resume", "never"};
-  if (const auto at = std::ranges::search(words, never); !at.empty()) words.erase(at.begin(), at.end());
+  const auto at = std::search(words.begin(), words.end(), never.begin(), never.end());
+  if (at != words.end()) words.erase(at, at + 2);
   const auto names_run = [](const std::string& word) {
     const std::string flag = word.substr(0, word.find('='));
     return flag == "--run" || flag == "--run.dir";

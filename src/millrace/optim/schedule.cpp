@@ -51,8 +51,9 @@ double after_warmup(const OptimConfig& config, std::int64_t step, std::int64_t s
     case ScheduleKind::cosine_floor:
       return std::max(config.min_learning_rate, cosine_between(base, 0, share));
     case ScheduleKind::step: {
-      const auto decays = static_cast<double>(step / config.decay_every);
-      return std::max(std::min(base, config.min_learning_rate), base * std::pow(config.decay_factor, decays));
+      const std::int64_t decays = step / config.decay_every;
+      return std::max(std::min(base, config.min_learning_rate),
+                      base * std::pow(config.decay_factor, static_cast<double>(decays)));
     }
     default:
       return base;
