@@ -30,6 +30,7 @@ RECIPE may be left out: a run knows its recipe. A .npy file's array has no name:
 
 std::vector<std::vector<std::string>> rows_of(const char* heading, const std::vector<PredictField>& fields) {
   std::vector<std::vector<std::string>> rows;
+  rows.reserve(fields.size());
   for (const PredictField& field : fields)
     rows.push_back({std::string("  ") + heading, field.name, std::string(name_of(field.dtype)), field.shape, field.help});
   return rows;
@@ -84,7 +85,7 @@ Files take_files(const Entry& entry, Arguments& arguments) {
     throw UsageError({std::string("millrace predict needs ") + (input ? "--output" : "--input"), "millrace predict",
                       "write millrace predict " + entry.name + " --from RUN --input F.npy --output G.npy"});
   }
-  const Files files{*input, *output, tensor_format(*input, "--input"), tensor_format(*output, "--output")};
+  Files files{*input, *output, tensor_format(*input, "--input"), tensor_format(*output, "--output")};
   const auto one = [&](TensorFormat format, const std::vector<PredictField>& fields, const char* flag, const char* what) {
     if (format != TensorFormat::npy || fields.size() == 1 || (fields.empty() && flag == std::string("--output"))) return;
     throw UsageError(

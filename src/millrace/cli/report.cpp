@@ -98,8 +98,10 @@ int follow(const std::vector<std::filesystem::path>& folders, const std::filesys
       server.set_page(std::move(page));
       if (shown.empty()) {
         const std::string port_text = std::to_string(server.port());
-        print(printable(file.string()) + "\n" + server.address() + "\n");
-        print("from another machine: ssh -L " + port_text + ":127.0.0.1:" + port_text + " HOST; Ctrl-C ends it\n");
+        std::string text = printable(file.string());
+        text.append("\n").append(server.address()).append("\nfrom another machine: ssh -L ").append(port_text);
+        text.append(":127.0.0.1:").append(port_text).append(" HOST; Ctrl-C ends it\n");
+        print(text);
         std::fflush(stdout);
       }
       shown = std::move(state);

@@ -77,7 +77,7 @@ doctor::ShortRun make_run(const ShortRuns& runs, const doctor::Settings& changed
   return run;
 }
 
-std::int64_t steps_for(ShortRuns runs, double seconds) {
+std::int64_t steps_for(const ShortRuns& runs, double seconds) {
   const Json summary = summary_of(runs, {});
   const double step = loop_seconds(summary) / std::max(1.0, summary.at("steps").get<double>());
   return std::clamp(static_cast<std::int64_t>(std::ceil(seconds / std::max(step, 1e-6))), kFewest, kMost);

@@ -23,6 +23,6 @@ struct ShortRuns {
 // Makes a run. If it fails, this does not throw: see ShortRun::failure.
 [[nodiscard]] doctor::ShortRun make_run(const ShortRuns& runs, const doctor::Settings& changed);
 // The number of steps with which the loop of a run takes about `seconds`. Throws UsageError if the run fails.
-[[nodiscard]] std::int64_t steps_for(ShortRuns runs, double seconds);
+[[nodiscard]] std::int64_t steps_for(const ShortRuns& runs, double seconds);
 
 }  // namespace millrace::cli

@@ -10,7 +10,7 @@ std::filesystem::path take_target(Arguments& arguments, const std::string& comma
   const std::string place = "millrace " + command;
   const auto to = arguments.value("to");
   if (!to) throw UsageError({place + " needs a file to write", place, "add --to FILE.safetensors or --to FILE.pt"});
-  const std::filesystem::path path = *to;
+  std::filesystem::path path = *to;
   if (path.extension() != ".safetensors" && !snapshot::is_pt_name(path)) {
     throw UsageError(
         {"can't tell what kind of file " + *to + " should be", "flag --to", "let its name end in .safetensors, .pt or .pth"});

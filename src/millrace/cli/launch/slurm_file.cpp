@@ -36,7 +36,8 @@ void check(const SlurmJob& job) {
     throw UsageError({"--fresh would start over each time the job is queued again", "flag --fresh",
                       "leave it out; for a new run give another folder: --run DIR"});
   const std::vector<std::string> never = {"--train.resume", "never"};
-  if (!std::ranges::search(job.words, never).empty() || std::ranges::count(job.words, "--train.resume=never") > 0)
+  const bool has_never = std::search(job.words.begin(), job.words.end(), never.begin(), never.end()) != job.words.end();
+  if (has_never || std::ranges::count(job.words, "--train.resume=never") > 0)
     throw UsageError({"train.resume=never would refuse to go on each time the job is queued again", "flag --train.resume",
                       "leave it out; for a new run give another folder: --run DIR"});
   for (const std::string& option : job.sbatch)

@@ -359,11 +359,10 @@ void Trainer::end_epoch() {
 LoggedStep Trainer::logged_step(const StepRecord& record) const {
   const at::Device device = parts_.stepper->device();
   const std::int64_t accumulate = parts_.config->optim.accumulate, steps = steps_of_an_epoch(*parts_.loader, accumulate);
-  const std::int64_t batches = std::max<std::int64_t>(parts_.loader->batches_per_epoch(), 1);
+  const std::int64_t batches = std::max<std::int64_t>(parts_.loader->batches_per_epoch(), 1), whole = step_ / steps;
   LoggedStep logged{
       .step = step_,
-      .epoch =
-          static_cast<double>(step_ / steps) + static_cast<double>(step_ % steps * accumulate) / static_cast<double>(batches),
+      .epoch = static_cast<double>(whole) + static_cast<double>(step_ % steps * accumulate) / static_cast<double>(batches),
       .rows = record.window.samples,
       .seconds_per_step = record.window.seconds / static_cast<double>(std::max<std::int64_t>(record.window.steps, 1)),
       .memory_bytes = device::backend_of(device).memory(device.has_index() ? device.index() : 0).allocated_bytes,
