@@ -1,11 +1,12 @@
-"""What watching a step costs, to a tenth of a percent: within a run of a script of scripts/, of each two steps one is watched.
+"""What watching a step costs, measured within a run of a script of scripts/: of each two steps one is watched.
 
     tools/python-peer bench/headrace/doctor/cost.py [--scripts gan ...] [--runs 3] [--json FILE]
 
 Two runs of a script differ by several percent on any machine that is not alone, which hides the cost. Two steps that follow each other hardly
 do. So the borders are installed and removed between steps, where gradients are set to zero; which step of a pair is watched is drawn. Printed
 are the median of the ratios of the pairs with its 90 % interval, and the CPU time of the two threads that look at the script and at
-the machine, as a share of the run. Bars: 0.5 % where a step takes 5 ms or more, 1 % below.
+the machine, as a share of the run. Installing and removing disturbs both kinds of steps; what the two threads disturb is in both, so the
+median has no part of it. Bars: 0.5 % where a step takes 5 ms or more, 1 % below.
 """
 import argparse
 import json

@@ -14,7 +14,7 @@ using telemetry::Phase;
 
 // In each line: the share of the loop's time from which a rule fires, and the share that should remain after the remedy.
 constexpr double kLogs = 0.03, kFewLogs = 0.005;
-constexpr double kWriter = 0.05;
+constexpr double kWriter = 0.05;  // share of the time in which the writer of log lines has the loop's core
 constexpr double kSaves = 0.05, kFewSaves = 0.01;
 constexpr double kValidates = 0.40, kFewValidations = 0.10;
 constexpr double kFixed = 0.6;  // share of a step's time that does not depend on the number of rows
