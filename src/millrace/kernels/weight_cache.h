@@ -8,7 +8,7 @@ namespace millrace::kernels {
 // The sources in bf16, one after the other along dimension 0. The copy is made again if a source's version counter or memory
 // changed since the last call with these sources. It is also made again if a source requires a gradient and a backward pass
 // ran. The reason is that ATen's fused optimisers do not raise version counters, but each of their steps follows a backward
-// pass. The copy is dropped when a source is freed. Any thread. The result must not be written.
+// pass. After a source is freed, the next call with new sources frees the copy. Any thread. The result must not be written.
 at::Tensor bf16_copy(at::TensorList sources);
 // Call this in each backward pass.
 void note_backward() noexcept;
