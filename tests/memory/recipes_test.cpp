@@ -34,10 +34,10 @@ struct Small {
 
 std::vector<Small> small_shapes() {
   const Json words = {{"recipe.model_embd", 96}, {"recipe.model_layer", 5}, {"recipe.model_head", 3}};
-  // Volumes in a layout that is said: each holds something else, and which a trial finds faster is not the same each time. Where
-  // no single operation's scratch space is most of what a step takes.
+  // The layout is said where a recipe has two: each holds something else and has bits of its own, and which a trial finds faster
+  // is not the same each time. Sizes are such that no single operation's scratch space is most of what a step takes.
   const Json sky = {{"recipe.filters", 8}, {"device.layout", "contiguous"}};
-  const Json eyes = {{"recipe.units", {6, 4}}, {"recipe.adapter.grid_size", 31}};
+  const Json eyes = {{"recipe.units", {6, 4}}, {"recipe.adapter.grid_size", 31}, {"device.layout", "contiguous"}};
   const Json small_sky = {{"recipe.filters", 4}, {"device.layout", "channels_last"}};
   const auto volume = [](const char* layout) {
     return Json{
