@@ -1,5 +1,5 @@
 // The command line. A user's program with its own recipes needs one line:
-//    int main(int argc, char** argv) { return millrace::cli_main(argc, argv, recipes); }
+//   int main(int argc, char** argv) { return millrace::cli_main(argc, argv, recipes); }
 #pragma once
 
 #include <span>

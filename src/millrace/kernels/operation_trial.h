@@ -21,10 +21,10 @@
 namespace millrace::kernels {
 
 // Operations for which a run compares our implementation with LibTorch's.
-//    product, input_gradient, weight_gradient: the products of a linear layer. Each is compared alone, in fp32; weight_gradient
-//      also in bf16, where LibTorch rounds the result to bf16.
-//    attention: causal. full_attention: without a mask.
-//    norm: with residual and dropout. convolution: circular, 3-D, channels last.
+//   product, input_gradient, weight_gradient: the products of a linear layer. Each is compared alone, in fp32; weight_gradient
+//     also in bf16, where LibTorch rounds the result to bf16.
+//   attention: causal. full_attention: without a mask.
+//   norm: with residual and dropout. convolution: circular, 3-D, channels last.
 // For all operations except the products, forward and backward pass are timed together; for full_attention without a gradient,
 // only the forward pass is timed.
 #define MILLRACE_OPERATIONS(OPERATION) \

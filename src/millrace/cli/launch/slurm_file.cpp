@@ -46,7 +46,7 @@ void check(const SlurmJob& job) {
                         "write --sbatch=--time=8:00:00, once for each option"});
 }
 
-// The run folder that the words name; "" = they name none.
+// The run folder that the words name; "" = the words name no run folder.
 std::string given_folder(const std::vector<std::string>& words) {
   std::string folder;
   for (std::size_t i = 0; i < words.size(); ++i) {

@@ -28,7 +28,7 @@ constexpr std::uint64_t kLeastPart = 4096;  // if parts are smaller on average, 
 
 std::string text(std::uint64_t bytes) { return human_bytes(static_cast<double>(bytes)); }
 
-// The size of the file. nullopt if the path is not a regular file; a link is not one.
+// The size of the file. nullopt if the path is not a regular file; a link does not count as one.
 std::optional<std::uint64_t> file_bytes(const stdfs::path& path) {
   std::error_code failure;
   if (stdfs::symlink_status(path, failure).type() != stdfs::file_type::regular) return std::nullopt;

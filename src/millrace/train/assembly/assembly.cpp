@@ -37,7 +37,7 @@ struct IdleSetting {
   std::string key, value, reason;
 };
 
-// The settings of a schedule that can't do in this run what they are for.
+// The settings of a schedule that can't have their intended effect in this run.
 std::vector<IdleSetting> idle_settings(const ObjectiveStep& objective, const Loaders& loaders) {
   using optim::ScheduleKind;
   const optim::OptimConfig& used = objective.spec().optim;

@@ -27,8 +27,8 @@ using telemetry::Span;
 
 namespace {
 
-// Steps of a run on a GPU after which the next ones usually are of one kind: four are launched piece by piece, one is recorded,
-// two are launched twice to compare both ways, three are timed (train/step/step_graph.cpp).
+// After this many steps of a run on a GPU, the next steps usually are of one kind. Before, four are launched piece by piece, one
+// is recorded, two are launched twice to compare both ways, and three are timed (train/step/step_graph.cpp).
 constexpr std::int64_t kMixedSteps = 10;
 
 // Each metric's value at the latest validation.
