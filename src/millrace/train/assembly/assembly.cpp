@@ -129,8 +129,8 @@ void Assembly::make_stepper() {
                   off.empty() ? precision::remark_on(setup_.context().device, options.autocast) : off);
   }
   if (const Json* fallback = kept("precision.fallback"))
-    setup_.plan().set(
-        {"precision.fallback", fallback->get<std::string>(), "snapshot", "the run had changed to it before", /*by_trial=*/true});
+    setup_.plan().set({"precision.fallback", fallback->get<std::string>(), "snapshot",
+                       "the run had changed to this format before the snapshot", /*by_trial=*/true});
 }
 
 // Takes the learning rates from the objectives instead of the config, because a recipe may give an objective its own rate.

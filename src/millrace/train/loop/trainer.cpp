@@ -278,7 +278,7 @@ std::optional<Batch> Trainer::next_batch() {
   std::optional<Batch> batch = feed_.next();
   if (batch && static_cast<std::int64_t>(batch->origin().index) + 1 < parts_.loader->batches_per_epoch()) return batch;
   epoch_end_.reached = true;
-  if (batch) MR_CHECK(!parts_.loader->next(), "the loader went on after its epoch's last batch");
+  if (batch) MR_CHECK(!parts_.loader->next(), "the loader returned a batch after its epoch's last batch");
   return batch;
 }
 
