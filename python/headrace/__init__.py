@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import importlib
 
-# Name -> the module that has it. A module is imported when one of its names is asked for. No module may have the name of a function:
-# importing it would put the module in the function's place.
+# Maps each name to the module that has it. A module is imported when one of its names is used. No module may have the name of a
+# function, because importing it would put the module in the function's place.
 _PLACES = {
     "exact": "_exact", "Exact": "_exact", "sample_seed": "_exact",
     "runs": "_runs", "Run": "_runs", "RunError": "_runs", "train": "_runs",

@@ -8,7 +8,7 @@ from typing import Sequence
 
 from headrace.errors import Error, UsageError
 
-# Command -> (the module whose main(words) does it, what it does).
+# Maps each command to the module whose main(words) runs it, and to its summary.
 COMMANDS = {
     "run": ("headrace.run", "start a training script, in the environment that makes it fast on a CPU"),
     "doctor": ("headrace.doctor", "start a training script, and say at its end what held it back and what mending that would gain"),

@@ -16,7 +16,7 @@ _TORCH = {"bool": "bool", "u8": "uint8", "i8": "int8", "i16": "int16", "u16": "u
 
 
 def torch_dtype(field: Mapping[str, Any]) -> Any:
-    """torch's dtype of a field."""
+    """torch's dtype for a field."""
     import torch
     dtype = getattr(torch, _TORCH[field["dtype"]], None)
     if dtype is None:
@@ -26,7 +26,7 @@ def torch_dtype(field: Mapping[str, Any]) -> Any:
 
 
 def chosen(as_: str | None) -> str:
-    """"torch" or "numpy": as asked for, else torch where it is installed."""
+    """"torch" or "numpy": as the caller asks; without a wish, torch if it is installed."""
     if as_ not in (None, "torch", "numpy"):
         raise UsageError(f"as_ is {as_!r}", "headrace.Loader()", 'give "torch" or "numpy"')
     if as_ is None:
@@ -38,13 +38,14 @@ def chosen(as_: str | None) -> str:
 
 @functools.lru_cache(maxsize=256)
 def _memory(size: int) -> type:
-    """The type of `size` bytes of a batch, which keep `slot` alive: a slot for it takes half the time of a __dict__."""
+    """The type for the memory of a batch of `size` bytes, which keeps `slot` alive. A __slots__ entry takes half the time of a
+    __dict__."""
     return type("Memory", (ctypes.c_ubyte * size,), {"__slots__": ("slot",)})
 
 
 class HostArrays:
-    """Makes the arrays of a batch in host memory, without a copy. What differs between batches is their place and their rows: all else
-    is worked out once for each number of rows."""
+    """Makes the arrays of a batch in host memory, without a copy. Batches differ only in their address and number of rows. All
+    other values are computed once for each number of rows."""
 
     def __init__(self, groups: Sequence[Mapping[str, Any]], as_: str):
         self._groups = groups
@@ -58,7 +59,7 @@ class HostArrays:
                     torch_dtype(field)
 
     def made(self, batch: Any, slot: Any) -> dict:
-        """{field: array}, or {group: {field: array}}. `slot` lives until the last array has died."""
+        """{field: array}, or {group: {field: array}}. `slot` lives until the last array is freed."""
         rows = tuple(batch.rows[:len(self._groups)])
         layout = self._layouts.get(rows)
         if layout is None:
@@ -85,7 +86,7 @@ class HostArrays:
         if self._torch:
             import torch
             tensor = torch.from_numpy
-            if field["dtype"] == "bf16":  # NumPy has its bits alone
+            if field["dtype"] == "bf16":  # NumPy can hold only its bits
                 bits, dtype = numpy.dtype("<i2"), torch.bfloat16
         memory = _memory(math.prod(shape) * bits.itemsize).from_address
         return field["name"], memory, numpy.ndarray, shape, bits, tensor, dtype

@@ -1,9 +1,9 @@
-"""Batches on a GPU, copied while the step before computes.
+"""Batches on a GPU, copied while the previous step computes.
 
-The pieces of host memory in which batches lie are registered with CUDA, so that a copy needs no help of the CPU. A batch is one copy, on a
-stream of its own. Its device memory comes from the stream that the loop uses, and the copy waits for what that stream has to do at that
-moment: so memory that a step has freed can be used again, and no more than two or three batches exist at a time. A batch's host memory is
-held until its copy has ended: torch's allocator of host memory does not know it.
+The host memory of batches is registered with CUDA, so that a copy needs no help from the CPU. Each batch is one copy, on a separate
+stream. Its device memory comes from the stream that the loop uses, and the copy waits for the present work of that stream. So
+memory that a step has freed can be used again, and at most two or three batches exist at a time. The host memory of a batch is held
+until its copy has ended, because torch's allocator of host memory does not know about the copy.
 """
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from headrace._arrays import torch_dtype
 from headrace._library import MEMORY, Watch
 from headrace.errors import UsageError
 
-_COPIES = 2  # that may be on their way: the loop's thread waits for the copy before these
+_COPIES = 2  # the most copies under way: before another copy, the loop's thread waits
 
 
 def device_of(device: Any) -> Any:
@@ -48,7 +48,7 @@ def device_of(device: Any) -> Any:
 
 
 class Cuda:
-    """What copies need of torch.cuda, on one device. Streams and events are torch's."""
+    """The parts of torch.cuda that copies need, on one device. Streams and events are torch's."""
 
     def __init__(self, device: Any):
         import torch
@@ -56,7 +56,7 @@ class Cuda:
         self._copies = torch.cuda.Stream(device)
 
     def register(self, address: int, size: int) -> str:
-        """Page-locks host memory for this device; what went wrong, "" if nothing did."""
+        """Page-locks host memory for this device. Returns the error; "" = success."""
         # CUDA keeps the error of a call for the thread that made it, and torch's next launch in that thread would report it.
         problems: list[str] = []
         thread = threading.Thread(target=self._register, args=(address, size, problems), name="headrace-register")
@@ -79,15 +79,15 @@ class Cuda:
             self._torch.cuda.cudart().cudaHostUnregister(address)
 
     def stream(self) -> Any:
-        """The stream that this thread's work goes to."""
+        """The stream on which this thread's work runs."""
         return self._torch.cuda.current_stream(self._device)
 
     def empty(self, size: int) -> Any:
-        """Bytes on the device, of the current stream."""
+        """Memory of this many bytes on the device, from the current stream."""
         return self._torch.empty(size, dtype=self._torch.uint8, device=self._device)
 
     def copy(self, to: Any, source: Any, after: Any) -> Any:
-        """The event of a copy that begins when `after` has done what it has to do now."""
+        """Starts a copy that begins when `after` has done its present work. Returns the copy's event."""
         self._copies.wait_stream(after)
         with self._torch.cuda.stream(self._copies):
             to.copy_(source, non_blocking=True)
@@ -99,7 +99,7 @@ class Cuda:
 
 
 class Copy:
-    """A batch that is on its way to the device."""
+    """A batch whose copy to the device is under way."""
 
     __slots__ = ("arrays", "memory", "stream", "event", "epoch", "index", "rows", "bad")
 
@@ -111,24 +111,24 @@ class DeviceArrays:
         self._cuda = cuda
         self._process = os.getpid()
         self._lock = threading.Lock()
-        self._pieces: dict[int, int] = {}  # address -> bytes of what is registered
+        self._pieces: dict[int, int] = {}  # address -> bytes of the registered memory
         self._problem = ""
-        self._on_the_way: collections.deque = collections.deque()  # (event, host memory) of copies that may not have ended
+        self._on_the_way: collections.deque = collections.deque()  # (event, host memory) of copies that may still be running
         self.watch = Watch(MEMORY(self._taken), MEMORY(self._given_back), None)
 
     def describe(self, groups: Sequence[Mapping[str, Any]]) -> None:
-        """What batches hold, before the first one."""
+        """Sets the fields of batches. Call it before the first batch."""
         self._groups = [(group["name"], [(field["name"], math.prod(field["shape"]) * torch_dtype(field).itemsize, tuple(field["shape"]),
                                           torch_dtype(field)) for field in group["fields"]]) for group in groups]
         self._plain = len(groups) == 1 and groups[0]["name"] == ""
         self._fields = sum(len(group["fields"]) for group in groups)
 
-    # The library calls these two on any thread. An exception can't pass through it.
+    # The library calls these two functions on any thread. No exception may leave them, because it can't pass through the library.
 
     def _taken(self, address: int, size: int, _context: Any) -> None:
         try:
-            # Otherwise each forked process, such as a worker of a DataLoader, gets a copy of locked pages, or on an older kernel this
-            # process gets one, and the GPU goes on with reading the old pages.
+            # Otherwise each forked process, such as a worker of a DataLoader, gets a copy of locked pages. On an older kernel this
+            # process may get the copy, and the GPU continues to read the old pages.
             ctypes.CDLL(None).madvise(ctypes.c_void_p(address), ctypes.c_size_t(size), mmap.MADV_DONTFORK)
             problem = self._cuda.register(address, size)
         except Exception as error:
@@ -145,11 +145,11 @@ class DeviceArrays:
         if known is not None and os.getpid() == self._process:
             try:
                 self._cuda.unregister(address)
-            except Exception as error:  # the device is lost: nothing is left to be unregistered
+            except Exception as error:  # the device is lost, so nothing needs to be unregistered
                 self._problem = str(error)
 
     def problem(self) -> str:
-        """Why memory could not be registered; "" = all of it is."""
+        """The reason why memory could not be registered; "" = all memory is registered."""
         return self._problem
 
     def registered_bytes(self) -> int:
@@ -157,7 +157,7 @@ class DeviceArrays:
             return sum(self._pieces.values())
 
     def start(self, batch: Any, slot: Any) -> Copy:
-        """Begins to copy a batch. `slot` lives until the copy has ended."""
+        """Starts the copy of a batch. `slot` lives until the copy has ended."""
         rows, places = batch.rows[:len(self._groups)], batch.data[:self._fields]
         base = places[0]
         ends, layout, field = [base], [], 0
@@ -179,19 +179,20 @@ class DeviceArrays:
     def _arrays(self, memory: Any, layout: list) -> dict:
         groups: dict = {group: {} for group, _ in self._groups}
         for group, name, begin, end, shape, dtype in layout:
-            # By .data a field is no view: a loop may change one in place while autograd holds another, as it may in host memory.
+            # Because of .data, a field is not a view: a loop may change one field in place while autograd holds another, as in host
+            # memory.
             groups[group][name] = memory[begin:end].view(dtype).view(shape).data
         return groups[""] if self._plain else groups
 
     def make_room(self) -> None:
-        """Waits until fewer than two copies are on their way: before another batch is asked for."""
+        """Waits until fewer than two copies are under way. Call it before the next batch is requested."""
         on_the_way = self._on_the_way
         while on_the_way and (len(on_the_way) >= _COPIES or on_the_way[0][0].query()):
             on_the_way[0][0].synchronize()
             on_the_way.popleft()
 
     def hand_over(self, copy: Copy) -> dict:
-        """The tensors, for the stream that this thread uses now: what it does with them comes after the copy."""
+        """Returns the tensors, for the stream that this thread uses now: that stream's later work comes after the copy."""
         stream = self._cuda.stream()
         stream.wait_event(copy.event)
         if stream != copy.stream:
@@ -199,7 +200,7 @@ class DeviceArrays:
         return copy.arrays
 
     def drop(self, copy: Copy) -> None:
-        """Gives up a batch that was not handed over: its memory is used again after the copy."""
+        """Discards a batch that was not handed over. Its memory is reused after the copy."""
         if os.getpid() == self._process:
             copy.stream.wait_event(copy.event)
 
@@ -221,5 +222,5 @@ def _host_bytes(address: int, size: int, slot: Any) -> Any:
     return torch.from_numpy(numpy.ndarray((size,), numpy.uint8, view))
 
 
-# Replaced by tests.
+# Tests replace it.
 cuda_of: Callable[[Any], Any] = Cuda

@@ -1,7 +1,8 @@
 """A loader whose samples and random numbers are a function of seed, epoch and position, for any map-style dataset.
 
-The order is one permutation for each epoch. Before each sample the three generators that datasets draw from (torch, NumPy's global one,
-`random`) are seeded by (seed, epoch, position): so a batch is the same with any number of workers, and after a resume.
+The order is one permutation for each epoch. Before each sample, the three generators from which datasets draw (torch, NumPy's
+global generator, `random`) are seeded by (seed, epoch, position). So a batch is the same for any number of workers, and after a
+resume.
 """
 from __future__ import annotations
 
@@ -16,14 +17,15 @@ from headrace import _ranks
 from headrace.errors import DataError, KindError, MomentError
 
 STATE_VERSION = 1
-_ORDER, _SAMPLE, _COLLATE = 0, 1, 2  # what random numbers are for
+_ORDER, _SAMPLE, _COLLATE = 0, 1, 2  # the purpose of random numbers
 _current_seed: int | None = None
 
 
 def sample_seed() -> int:
-    """The seed of the sample that is being read, 64 bits, for generators of your own: `numpy.random.default_rng(headrace.sample_seed())`.
+    """The seed of the sample that is being read, 64 bits, for your own generators:
+    `numpy.random.default_rng(headrace.sample_seed())`.
 
-    Call it in `dataset[i]` or in `collate_fn`, below `headrace.exact`; elsewhere it raises `MomentError`.
+    Call it in `dataset[i]` or in `collate_fn`, under `headrace.exact`. Elsewhere it raises `MomentError`.
     """
     if _current_seed is None:
         raise MomentError("no sample is being read", "headrace.sample_seed()", "call it in the dataset's __getitem__ or in collate_fn")
@@ -35,7 +37,7 @@ def _digest(seed: int, epoch: int, position: int, purpose: int) -> bytes:
 
 
 class _Generators:
-    """The three global generators: seeded by a digest, and kept and put back."""
+    """The three global generators: seeds them by a digest, saves and restores their states."""
 
     def __init__(self):
         import numpy
@@ -61,19 +63,19 @@ class _Generators:
 
 
 def _seeder(part: Any) -> Callable[[int], Any] | None:
-    """What seeds a transform that has a generator of its own: set_random_seed in Albumentations, whose set_random_state takes generators;
-    set_random_state in MONAI."""
+    """The function that seeds a transform with a separate generator: set_random_seed in Albumentations, whose set_random_state takes
+    generators, and set_random_state in MONAI."""
     if isinstance(part, type):
         return None
     seed = next((found for name in ("set_random_seed", "set_random_state") if callable(found := getattr(part, name, None))), None)
     if seed is None or not hasattr(part, "_get_effective_seed"):
         return seed
-    # Newer Albumentations adds torch's seed to the given one, in worker processes alone.
+    # In worker processes, newer versions of Albumentations add torch's seed to the given seed.
     return lambda number: seed((number - part._get_effective_seed(0)) % (1 << 32))
 
 
 def _seeders(dataset: Any) -> list[Callable[[int], Any]]:
-    """What seeds the transforms of a dataset, of its attributes, and of the datasets in it."""
+    """The functions that seed the transforms of a dataset, of its attributes, and of the datasets inside it."""
     found, left, seen = [], [dataset], set()
     while left:
         holder = left.pop()
@@ -92,8 +94,8 @@ class _RemoteError(Exception):
 
 
 class _Failure:
-    """What stands in for a batch that could not be made: the parts of a DataError and its cause. It crosses from worker processes, where
-    DataLoader would make one text of an exception."""
+    """Stands for a batch that could not be made: the parts of a DataError and its cause. It is sent from worker processes as it is;
+    DataLoader would turn an exception into one text."""
 
     def __init__(self, what: str, where: str, next: str, cause: BaseException, in_worker: bool):
         self.parts, self.cause, self.text = (what, where, next), cause, None
@@ -118,7 +120,7 @@ class _Failure:
 
 
 def _is_of_pickle(error: BaseException) -> bool:
-    """Its type and words differ between versions of Python; that pickle raised it does not."""
+    """True if pickle raised the error. The error's type and words differ between versions of Python."""
     modules = {frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__)}
     return "pickle" in f"{type(error).__name__} {error}".lower() or "multiprocessing.reduction" in modules
 
@@ -129,14 +131,14 @@ def _first_line(error: BaseException) -> str:
 
 
 class _Batches:
-    """The dataset that the DataLoader sees: its samples are batches, by (epoch, position of the first sample, indices). In each process
-    that reads, there is one copy."""
+    """The dataset that the DataLoader sees. Its samples are batches, by (epoch, position of the first sample, indices). Each
+    process that reads has one copy."""
 
     def __init__(self, dataset: Any, collate: Callable | None, seed: int):
         self.dataset, self.collate, self.seed = dataset, collate, seed
         self.generators: _Generators | None = None
         self.seeders: list[Callable[[int], Any]] = []
-        self.seeders_epoch = -1  # in which they were looked up: between two epochs a script may replace a transform
+        self.seeders_epoch = -1  # the epoch in which they were looked up, because a script may replace a transform between two epochs
 
     def __getstate__(self) -> dict:
         return {**self.__dict__, "generators": None, "seeders": [], "seeders_epoch": -1}
@@ -178,8 +180,8 @@ def _unchanged(batch: Any) -> Any:
 
 
 class _Keys:
-    """What the DataLoader takes for a sampler: the batches that are left of an epoch, as the loader sets them. It does not hold the loader,
-    whose workers end with it."""
+    """The sampler for the DataLoader: the remaining batches of an epoch, as the loader sets them. It holds no reference to the
+    loader, so that the workers end with the loader."""
 
     def __init__(self):
         self.batches: Iterator[tuple[int, int, list[int]]] = iter(())
@@ -191,8 +193,8 @@ class _Keys:
 def _keys_of(epoch: int, begin: int, order: Any, batch_size: int, ranks: tuple[int, int], drop_last: bool) -> Iterator[tuple[int, int, list[int]]]:
     """The batches of a rank from position `begin` to the epoch's end: (epoch, position of the first sample, indices).
 
-    A step of all ranks is a stretch of the order, and ranks take their parts of it one behind the other. Of what is left at the end each takes
-    an equal part; where it is no multiple of the ranks, the first samples of the order make up for it.
+    A step of all ranks is a section of the order, which the ranks divide among them in turn. The rest at the end is divided
+    equally. If its length is not a multiple of the number of ranks, it is filled up with the first samples of the order.
     """
     rank, world = ranks
     for start in range(begin, len(order), batch_size * world):
@@ -205,7 +207,7 @@ def _keys_of(epoch: int, begin: int, order: Any, batch_size: int, ranks: tuple[i
 
 
 class _Loop:
-    """One pass over a loader. It begins with the first batch: what has only been asked for with iter() changes nothing."""
+    """One pass over a loader. It begins with the first batch; iter() alone changes nothing."""
 
     def __init__(self, loader: "Exact"):
         self.loader, self.turn, self.batches, self.ended = loader, None, None, False
@@ -236,14 +238,14 @@ class Exact:
         self._length = len(dataset)
         self._keys, self._loader = _Keys(), None
         self._epoch, self._position = 0, 0    # of the next sample
-        self._untouched = True                # no batch of a loop has been handed out since (_epoch, _position) was set
+        self._untouched = True                # no batch of a loop was returned since (_epoch, _position) was set
         self._turn, self._ranks_now = 0, (0, 1)
         self._alone: _Generators | None = None
 
     # -- what training loops call ------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        """Batches of a whole epoch, on each rank. After a resume inside an epoch the first loop has fewer."""
+        """Batches of a whole epoch, on each rank. The first loop after a resume inside an epoch has fewer."""
         share = self.batch_size * self._ranks()[1]
         return self._length // share if self.drop_last else math.ceil(self._length / share)
 
@@ -251,26 +253,28 @@ class Exact:
         return _Loop(self)
 
     def state_dict(self) -> dict[str, int | bool]:
-        """Which sample comes next: a small dictionary of numbers, the same on every rank. Valid at any time, also inside an epoch."""
+        """The position of the next sample: a small dictionary of numbers, the same on every rank. Valid at any time, also inside an
+        epoch."""
         return {"headrace": STATE_VERSION, "length": self._length, "seed": self.seed, "shuffle": self.shuffle, "epoch": self._epoch,
                 "position": self._position}
 
     def load_state_dict(self, state: dict[str, int | bool]) -> None:
-        """Goes on where `state_dict()` was taken: the next loop begins with that sample, and is empty where that was the epoch's end. Worker
-        count, batch size and ranks may be others. Raises `StateError` for the state of another dataset, seed or order."""
+        """Continues from a state of `state_dict()`. The next loop begins with that sample; it is empty if the state was taken at an
+        epoch's end. Number of workers, batch size and number of ranks may differ. Raises `StateError` for the state of another
+        dataset, seed or order."""
         checks.state(state, self._length, self.seed, self.shuffle, STATE_VERSION)
         self._place(state["epoch"], state["position"])
 
     def set_epoch(self, epoch: int) -> None:
-        """Nothing has to call it: each loop is the next epoch. Where `epoch` is another than the one that comes next, the next loop is the
-        whole of that epoch."""
+        """Optional, because each loop is the next epoch. If `epoch` is not the epoch that comes next, the next loop is the whole of
+        `epoch`."""
         checks.whole_number("epoch", epoch, 0, "loader.set_epoch")
         if epoch != self._epoch + (not self._untouched):
             self._place(epoch, 0)
 
     @property
     def epoch(self) -> int:
-        """The epoch of the next sample, from 0: `for epoch in range(loader.epoch, 10)` goes on after a resume."""
+        """The epoch of the next sample, from 0: `for epoch in range(loader.epoch, 10)` continues after a resume."""
         return self._epoch
 
     def __repr__(self) -> str:
@@ -280,11 +284,12 @@ class Exact:
     # -- the order ---------------------------------------------------------------------------------------------------------
 
     def _ranks(self) -> tuple[int, int]:
-        """(rank, world): given, or as they are now."""
+        """(rank, world): the given values, or the present values of the process."""
         return self._given_ranks if self._given_ranks is not None else _ranks.world_now()
 
     def _order(self, epoch: int) -> Any:
-        """Indices by position. NumPy promises that RandomState's numbers never change; torch's permutations have changed."""
+        """Indices by position. Uses RandomState, because NumPy promises that its numbers never change; torch's permutations have
+        changed."""
         import numpy
         if not self.shuffle:
             return numpy.arange(self._length)
@@ -294,14 +299,14 @@ class Exact:
 
     def _place(self, epoch: int, position: int) -> None:
         self._epoch, self._position, self._untouched = epoch, position, True
-        self._turn += 1  # A loop that is under way belongs to the old place.
+        self._turn += 1  # A loop that has already begun belongs to the old position.
 
     def _begin(self) -> tuple[int, Iterator]:
         checks.same_length(self.dataset, self._length)
         ranks = self._ranks()
         checks.some_batch(self._length, self.batch_size, ranks[1], self.drop_last)
         if not self._untouched:
-            self._epoch, self._position = self._epoch + 1, 0  # The loop before was left early.
+            self._epoch, self._position = self._epoch + 1, 0  # The previous loop was left early.
         self._untouched = False
         self._turn += 1
         self._ranks_now = ranks
@@ -319,7 +324,7 @@ class Exact:
 
     def _make_loader(self) -> Any:
         import torch
-        # A generator of its own: DataLoader draws a number from it for each epoch, and the caller's numbers must not depend on that.
+        # A separate generator: DataLoader draws a number from it for each epoch, and the caller's numbers must not depend on that.
         generator = torch.Generator()
         generator.manual_seed(self.seed)
         options = {"persistent_workers": True, **self._passed_on} if self.num_workers else self._passed_on
@@ -353,7 +358,7 @@ class Exact:
                 raise DataError(f"a worker process of the loader ended or gave no answer: {_first_line(error)}", repr(self),
                                 "num_workers=0 shows an exception at its line; where memory ran out, take fewer workers or a smaller prefetch_factor; "
                                 "in a container give more shared memory (--shm-size)") from error
-        # The samples are read in this process: the model's own random numbers must not notice.
+        # The samples are read in this process, so the model's own random numbers must not change.
         if self._alone is None:
             self._alone = _Generators()
         kept = self._alone.kept()
@@ -366,21 +371,21 @@ class Exact:
 def exact(dataset: Any, batch_size: int = 1, *, shuffle: bool = False, seed: int = 0, num_workers: int = 0, drop_last: bool = False,
           collate_fn: Callable[[list], Any] | None = None, pin_memory: bool = False, rank: int | None = None, ranks: int | None = None,
           **more: Any) -> Exact:
-    """A loader over a map-style dataset whose batches can be had again, to the bit.
+    """A loader over a map-style dataset. It can repeat its batches, to the bit.
 
         loader = headrace.exact(MyDataset(), batch_size=64, shuffle=True, seed=7, num_workers=8)
         for epoch in range(10):
             for batch in loader: ...
             torch.save({"model": model.state_dict(), "loader": loader.state_dict()}, "last.pt")
-        loader.load_state_dict(state)   # goes on at that batch, with those random numbers, with any number of workers
+        loader.load_state_dict(state)   # continues at that batch with the same random numbers, for any number of workers
 
-    Each loop over it is the next epoch. A batch is what `collate_fn` (torch's `default_collate`) makes of a list of `batch_size` samples
-    `dataset[i]`; the last one of an epoch may be smaller, unless `drop_last`. Random numbers that the dataset or `collate_fn` draws from
-    torch's, NumPy's or Python's global generator are a function of (`seed`, epoch, position); for other generators there is `sample_seed()`.
-    With `num_workers=0` the caller's generators stay as they are.
+    Each loop over it is the next epoch. `collate_fn` (default: torch's `default_collate`) makes a batch from a list of `batch_size`
+    samples `dataset[i]`. The last batch of an epoch may be smaller, unless `drop_last`. The dataset and `collate_fn` may draw random
+    numbers from the global generators of torch, NumPy or Python. These numbers are a function of (`seed`, epoch, position). For other
+    generators use `sample_seed()`. With `num_workers=0` the states of the caller's generators do not change.
 
-    `batch_size` is that of each rank. `rank` and `ranks` (how many there are) come from torch.distributed unless given. `more`: prefetch_factor,
-    persistent_workers (True), timeout in seconds, worker_init_fn, multiprocessing_context, pin_memory_device, as DataLoader takes them.
+    `batch_size`: samples per rank. `rank` and `ranks` (number of ranks) come from torch.distributed by default. `more`: prefetch_factor,
+    persistent_workers (default True), timeout in seconds, worker_init_fn, multiprocessing_context, pin_memory_device, as for DataLoader.
     """
     return Exact(dataset, batch_size, {"shuffle": shuffle, "seed": seed, "num_workers": num_workers, "drop_last": drop_last, "collate_fn": collate_fn,
                                        "pin_memory": pin_memory, "rank": rank, "ranks": ranks, **more})

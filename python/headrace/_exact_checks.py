@@ -1,4 +1,4 @@
-"""What can be wrong with the arguments of `headrace.exact`, said before the first batch."""
+"""Checks the arguments of `headrace.exact` before the first batch."""
 from __future__ import annotations
 
 import difflib
@@ -9,7 +9,7 @@ from headrace.errors import KindError, PackageError, StateError, UsageError
 PASSED_ON = ("pin_memory", "prefetch_factor", "persistent_workers", "timeout", "worker_init_fn", "multiprocessing_context", "pin_memory_device")
 TAKEN = ("shuffle", "seed", "num_workers", "drop_last", "collate_fn", "rank", "ranks", *PASSED_ON)
 WHERE = "headrace.exact"
-# What DataLoader takes and this loader can't: why, and what to do.
+# Arguments of DataLoader that this loader can't accept: the reason, and what to do instead.
 REFUSED = {
     "sampler": ("the order is a function of seed and epoch, a sampler is not", "put the selection into the dataset (torch.utils.data.Subset), or shuffle=True"),
     "batch_sampler": ("batches are a function of seed and epoch, a sampler is not", "give batch_size, shuffle and drop_last"),
@@ -69,7 +69,7 @@ def _names(options: dict[str, Any]) -> None:
 
 
 def options(given: Any, batch_size: Any, options: dict[str, Any]) -> None:
-    """All but the dataset `given`."""
+    """Checks all arguments except the dataset `given`."""
     _names(options)
     whole_number("batch_size", batch_size, 1)
     whole_number("num_workers", options["num_workers"], 0)
@@ -112,7 +112,7 @@ def same_length(given: Any, length: int) -> None:
 
 
 def state(given: Any, length: int, seed: int, shuffle: bool, version: int) -> None:
-    """Whether a state belongs to a loader of this length, seed and order."""
+    """Checks that a state belongs to a loader of this length, seed and order."""
     where = "loader.load_state_dict(state)"
     if not isinstance(given, dict):
         raise KindError(f"the state is {'None' if given is None else 'a ' + type(given).__name__}", where, "give what loader.state_dict() returned")

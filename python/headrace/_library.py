@@ -1,4 +1,4 @@
-"""libheadrace.so through ctypes: its functions, and its failures as exceptions of this package."""
+"""Calls libheadrace.so through ctypes, and turns its failures into exceptions of this package."""
 from __future__ import annotations
 
 import ctypes
@@ -64,7 +64,7 @@ _FUNCTIONS = {
 
 
 class Library:
-    """The functions of the library, by their names without headrace_."""
+    """The functions of the library, by their names without "headrace_"."""
 
     def __init__(self, path: Path):
         try:
@@ -81,19 +81,20 @@ class Library:
 
 @functools.lru_cache(maxsize=1)
 def library() -> Library:
-    """Loaded once. HEADRACE_LIBRARY names another one, for tests of a build."""
+    """The library, loaded once. HEADRACE_LIBRARY names another library, for tests of a build."""
     return Library(Path(os.environ.get("HEADRACE_LIBRARY") or Path(__file__).resolve().parent / "lib" / "libheadrace.so"))
 
 
 _KINDS = {"ConfigError": UsageError, "UsageError": MomentError, "DataError": DataError, "SnapshotError": StateError}
-# The library speaks of keys of a config; here they are arguments. Only these: a file may be called data.npy.
+# The library's messages name config keys, which are arguments here. Only these keys are replaced, because a file may be called
+# data.npy.
 _KEYS = re.compile(r"\bdata\.(accept_changed|bad_samples|batch_size|cache|cache_bytes|drop_last|max_bad_fraction|max_buffer_bytes|prefetch|shuffle|workers)\b(?!\.)"
                    r"(=(?:true|false)\b)?")
 _ARGUMENTS = {"workers": "readers"}
 
 
 def in_python(text: str) -> str:
-    """A sentence of the library in the words of this package: data.batch_size=4 is batch_size=4."""
+    """Turns a sentence of the library into the terms of this package: data.batch_size=4 becomes batch_size=4."""
     text = _KEYS.sub(lambda found: _ARGUMENTS.get(found[1], found[1]) + {"=true": "=True", "=false": "=False"}.get(found[2], ""), text)
     text = text.replace("or accept that they have changed", "or load with accept_changed=True").replace("set train.seed as it was, or begin a new run", "make the loader with that seed")
     return text.replace("the recipe's data()", "the pipeline").replace("the recipe holds", "the loop holds")
@@ -108,7 +109,7 @@ def failure() -> Exception:
 
 
 def _plain(value):
-    """A number of NumPy or torch as one of Python."""
+    """Turns a number of NumPy or torch into a number of Python."""
     try:
         return value.item()
     except (AttributeError, ValueError, RuntimeError):  # or an array of several numbers
@@ -116,7 +117,8 @@ def _plain(value):
 
 
 def encoded(description: dict) -> bytes:
-    """The description for the library, whose own words for what JSON can't hold would not be about arguments."""
+    """The description as JSON for the library. Values that JSON can't hold raise an error here, because the library's error would
+    not name arguments."""
     try:
         return json.dumps(description, default=_plain, allow_nan=False, ensure_ascii=False).encode()
     except ValueError as error:  # UnicodeEncodeError too
@@ -126,7 +128,7 @@ def encoded(description: dict) -> bytes:
 
 
 def text(result: bytes | None):
-    """The JSON of a text that a function returned."""
+    """Parses the JSON text that a function returned."""
     if result is None:
         raise failure()
     return json.loads(result)

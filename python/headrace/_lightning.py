@@ -1,8 +1,10 @@
-"""A callback that makes Lightning resume exactly: installed with headrace, every Trainer has it (Lightning's entry point for callbacks).
+"""A callback that makes Lightning resume exactly. If headrace is installed, every Trainer has it (through Lightning's entry point
+for callbacks).
 
-Lightning saves a loader's state with its checkpoints, and by itself loads it in mid-epoch only: after the end of an epoch it begins the order
-of the first epoch again, and it counts an epoch wrongly after it was resumed at an epoch's last batch. The callback rewrites what a checkpoint
-says of an epoch that is over, and loads the states. It does nothing for checkpoints without the state of a headrace loader.
+Lightning saves the state of a loader with its checkpoints, but loads it only in mid-epoch: after the end of an epoch it begins the
+order of the first epoch again. Lightning also counts an epoch wrongly after it was resumed at an epoch's last batch. The callback
+corrects the checkpoint's counters of a completed epoch, and loads the states. It does nothing for checkpoints without the state of
+a headrace loader.
 """
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from headrace.errors import PackageError, StateError
 
 
 def _stateful(trainer: Any) -> list[Any]:
-    """The loaders of the training whose states Lightning saves, in the order of the states."""
+    """The training loaders whose states Lightning saves, in the order of the states."""
     combined = trainer.fit_loop._combined_loader
     return [] if combined is None else [loader for loader in combined.flattened if hasattr(loader, "state_dict") and hasattr(loader, "load_state_dict")]
 
@@ -23,13 +25,13 @@ def _is_ours(state: Any) -> bool:
 
 
 def _in_next_epoch(state: dict) -> dict:
-    """The same state for a loader's epoch that is over: the beginning of the next one."""
+    """Turns the state at the end of a loader's epoch into the state at the beginning of the next epoch."""
     place = "position" if "position" in state else "next_batch"
     return {**state, "epoch": state["epoch"] + 1, place: 0} if state[place] else state
 
 
 def _place(loader: Any) -> dict:
-    """The part of its state that changes from batch to batch."""
+    """The part of a loader's state that changes from batch to batch."""
     return {"epoch": loader._epoch, **({"position": loader._position} if hasattr(loader, "_position") else {"next_batch": loader._handed})}
 
 
@@ -38,10 +40,11 @@ def _set(progress: dict, kind: str, count: int) -> None:
 
 
 def _mend(loop: dict) -> bool:
-    """Rewrites the counters of a saved FitLoop whose epoch is over, or has not begun, to those of a run between two epochs. Whether it did."""
+    """If the epoch of a saved FitLoop is over, or has not begun, rewrites its counters to those of a run between two epochs.
+    Returns whether it did."""
     epochs, batches, stepping = loop["epoch_progress"], loop["epoch_loop.batch_progress"], loop["epoch_loop.state_dict"]
     epoch, batch = epochs["current"], batches["current"]
-    between = epoch["started"] < epoch["ready"] or epoch["processed"] == epoch["ready"]  # in on_train_epoch_start, or from on_train_epoch_end on
+    between = epoch["started"] < epoch["ready"] or epoch["processed"] == epoch["ready"]  # in on_train_epoch_start, or after on_train_epoch_end began
     at_last = batches["is_last_batch"] and batch["processed"] == batch["ready"]
     in_last = at_last and batch["completed"] < batch["processed"] and not between         # in on_train_batch_end
     if between or in_last:
@@ -51,7 +54,7 @@ def _mend(loop: dict) -> bool:
         _set(batches, "total", batches["total"]["processed"])
         batches["is_last_batch"] = False
         stepping["_batches_that_stepped"] = stepping.get("_batches_that_stepped", 0) + in_last
-    elif batch["processed"] < batch["ready"]:                                             # inside a step, which is made again
+    elif batch["processed"] < batch["ready"]:                                             # inside a step, which is repeated
         for kind in ("total", "current"):
             _set(batches, kind, batches[kind]["processed"])
     if between or at_last or batch["processed"] == 0:
@@ -63,9 +66,9 @@ class _Exactness:
     """The hooks; a Callback of either package inherits them."""
 
     def __init__(self):
-        self._saved: list | None = None   # states to be loaded
-        self._between = False             # whether they are of a place between two epochs
-        self._behind: list = []           # places of the loaders behind the latest step that is complete
+        self._saved: list | None = None   # states that are still to be loaded
+        self._between = False             # whether these states are between two epochs
+        self._behind: list = []           # positions of the loaders after the latest complete step
 
     def setup(self, trainer: Any, module: Any, stage: str) -> None:
         self._saved, self._between = None, False
@@ -94,11 +97,12 @@ class _Exactness:
         self._note(_stateful(trainer))
 
     def _note(self, loaders: list) -> None:
-        # Not state_dict(), whose first call reads parts of a Loader's files.
+        # Does not call state_dict(), because its first call reads parts of a Loader's files.
         self._behind = [_place(loader) if type(loader).__module__.startswith("headrace.") else {} for loader in loaders]
 
     def on_save_checkpoint(self, trainer: Any, module: Any, checkpoint: dict) -> None:
-        """A checkpoint that is saved inside a step, by a signal say, holds the weights of before it: so the loader's place too."""
+        """A checkpoint that is saved inside a step, for example by a signal, holds the weights from before the step. So it gets the
+        loader's position from before the step too."""
         loop = checkpoint["loops"]["fit_loop"]
         batch, states = loop["epoch_loop.batch_progress"]["current"], loop["state_dict"].get("combined_loader", [])
         if batch["processed"] < batch["ready"] and len(states) == len(self._behind):
@@ -106,7 +110,8 @@ class _Exactness:
 
 
 def base() -> type:
-    """The Callback of the package in use: a Trainer refuses a callback of the other package. PackageError without Lightning."""
+    """The Callback class of the package in use, because a Trainer refuses a callback of the other package. Raises PackageError
+    without Lightning."""
     if "pytorch_lightning" in sys.modules and "lightning.pytorch" not in sys.modules:
         from pytorch_lightning.callbacks import Callback
         return Callback
@@ -125,18 +130,18 @@ def _made_for(callback: type) -> Any:
 
 
 def of_lightning() -> Any:
-    """What Lightning calls for each Trainer of `lightning`."""
+    """The function that Lightning calls for each Trainer of `lightning`."""
     from lightning.pytorch.callbacks import Callback
     return _made_for(Callback)
 
 
 def of_pytorch_lightning() -> Any:
-    """What Lightning calls for each Trainer of `pytorch_lightning`."""
+    """The function that Lightning calls for each Trainer of `pytorch_lightning`."""
     from pytorch_lightning.callbacks import Callback
     return _made_for(Callback)
 
 
 def callback() -> Any:
-    """The callback, for a headrace that is not installed but on PYTHONPATH: `Trainer(callbacks=[headrace.lightning.callback()])`. Twice does
-    no harm."""
+    """The callback, if headrace is not installed but on PYTHONPATH: `Trainer(callbacks=[headrace.lightning.callback()])`. A second
+    callback does no harm."""
     return _made_for(base())

@@ -1,4 +1,4 @@
-"""Functions of Pipeline.map() as the library calls them, on its reader threads."""
+"""Functions of Pipeline.map() in the form in which the library calls them, on its reader threads."""
 from __future__ import annotations
 
 import ctypes
@@ -14,20 +14,20 @@ _NUMPY = {"bool": "?", "u8": "u1", "i8": "i1", "i16": "<i2", "u16": "<u2", "i32"
 
 
 def numpy_dtype(name: str):
-    """NumPy's dtype of a field. NumPy has no bf16: its bits as u16."""
+    """NumPy's dtype for a field. NumPy has no bf16, so such a field has its bits as u16."""
     import numpy
     return numpy.dtype(_NUMPY[name])
 
 
 class _PythonMap:
-    """A Python function: its sample as NumPy arrays over the library's memory, and what it costs."""
+    """A Python function of a map. It gets a sample as NumPy arrays over the library's memory; its time is measured."""
 
     def __init__(self, function: Any):
         self.function = function
         self.seconds = 0.0
-        self.error: Exception | None = None  # of the latest call that failed
-        self.failed = 0.0                    # when that was
-        self.interrupt: BaseException | None = None  # Ctrl-C, where the calling thread reads
+        self.error: Exception | None = None  # exception of the latest call that failed
+        self.failed = 0.0                    # time of that call
+        self.interrupt: BaseException | None = None  # Ctrl-C, if the calling thread reads
         self._lock = threading.Lock()
         self._fields: list = []
         self._made: list = []
@@ -64,7 +64,7 @@ class _PythonMap:
                     raise ValueError(f'the function of map() made "{name}" of {value.dtype} numbers: NumPy has no bf16, give its bits as uint16, or say f32')
                 numpy.frombuffer(memory.from_address(made[i]), dtype).reshape(shape)[...] = value
             return 0
-        except Exception as error:  # it can't pass through the library
+        except Exception as error:  # an exception can't pass through the library
             self.error, self.failed = error, time.perf_counter()
             return 1
         except BaseException as interrupt:
@@ -76,7 +76,7 @@ class _PythonMap:
 
 
 class Maps:
-    """The functions of a pipeline for one loader: keeps alive what the library calls."""
+    """The functions of a pipeline for one loader. Keeps the objects alive that the library calls."""
 
     def __init__(self, functions: list):
         self._python = []
@@ -93,7 +93,7 @@ class Maps:
 
     @property
     def seconds(self) -> float:
-        """Spent in Python functions, over all readers."""
+        """Seconds spent in Python functions, summed over all readers."""
         return sum(python.seconds for python in self._python)
 
     def error(self) -> Exception | None:
@@ -101,7 +101,7 @@ class Maps:
         return max(self._python, key=lambda python: python.failed).error if self._python else None
 
     def raise_interrupt(self) -> None:
-        """Raises what ended a call from outside, such as Ctrl-C."""
+        """Raises the exception that ended a call from outside, such as Ctrl-C."""
         for python in self._python:
             if python.interrupt is not None:
                 interrupt, python.interrupt = python.interrupt, None

@@ -1,4 +1,4 @@
-"""Runs the program `millrace predict` on arrays: they go there and back as files, of which the outputs are mapped."""
+"""Runs the program `millrace predict` on arrays. Inputs and outputs are passed as files; the output files are mapped into memory."""
 from __future__ import annotations
 
 import subprocess
@@ -17,7 +17,7 @@ def _is_tensor(value: Any) -> bool:
 
 
 def _written(folder: Path, inputs: Any, where: str) -> Path:
-    """The inputs in a file. One array alone has no name: the program takes it for the recipe's only input."""
+    """Writes the inputs into a file and returns it. A single array has no name: the program takes it for the recipe's only input."""
     if isinstance(inputs, Mapping):
         if not inputs:
             raise UsageError("there are no inputs", where, 'give {"name": array}; `millrace predict RECIPE --help` names them')
@@ -36,7 +36,8 @@ def _written(folder: Path, inputs: Any, where: str) -> Path:
 
 
 def predict(program: str, source: Path, inputs: Any, flags: list[str], failure: Any, where: str) -> dict[str, Any]:
-    """Outputs by name: torch tensors where an input was one, else NumPy arrays. `failure` makes an exception of what the program printed."""
+    """Outputs by name: torch tensors if an input was a tensor, else NumPy arrays. `failure` makes an exception from the program's
+    output."""
     if not source.exists():
         raise MissingError(f"there is no {source}", where, "run.weights() says which snapshots there are; a run that was stopped has one")
     values = inputs.values() if isinstance(inputs, Mapping) else [inputs]
@@ -47,4 +48,4 @@ def predict(program: str, source: Path, inputs: Any, flags: list[str], failure: 
         done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")
         if done.returncode != 0:
             raise failure(done.stderr or done.stdout)
-        return _safetensors.load(output, to)  # the mapping holds what is in the file, also once the file is gone
+        return _safetensors.load(output, to)  # the mapping keeps the contents of the file, also after the file is removed

@@ -1,4 +1,4 @@
-"""Which part of the data this process is to read."""
+"""Determines which part of the data this process reads."""
 from __future__ import annotations
 
 import os
@@ -8,7 +8,7 @@ from headrace.errors import MomentError, UsageError
 
 
 def world_now() -> tuple[int, int]:
-    """(rank, ranks) of torch.distributed, or of torchrun's variables before that is initialised; (0, 1) without both."""
+    """(rank, ranks) of torch.distributed. If that is not initialised, from torchrun's variables; (0, 1) if both are missing."""
     distributed = sys.modules.get("torch.distributed")
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         return distributed.get_rank(), distributed.get_world_size()
@@ -17,7 +17,7 @@ def world_now() -> tuple[int, int]:
 
 
 def of_loader(rank: int | None, ranks: int | None) -> tuple[int, int, int]:
-    """(rank, ranks, how many of them are on this machine): as given, or as the world is now."""
+    """(rank, ranks, number of ranks on this machine): the given values, or the present ones of the process."""
     if (rank is None) != (ranks is None):
         raise UsageError("rank and ranks belong together", "headrace.Loader()", "give both, or none of them")
     if ranks is not None:
@@ -27,7 +27,7 @@ def of_loader(rank: int | None, ranks: int | None) -> tuple[int, int, int]:
 
 
 def check(rank: int, ranks: int) -> None:
-    """Refuses a loader that was made for another world: each rank would read the wrong part of the data."""
+    """Raises an error if the loader was made for another number of ranks, because each rank would read the wrong part of the data."""
     now = world_now()
     if now[1] > 1 and now != (rank, ranks):
         raise MomentError(f"the loader was made for rank {rank} of {ranks}, and this process is rank {now[0]} of {now[1]} now", "headrace.Loader",

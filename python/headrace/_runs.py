@@ -1,4 +1,5 @@
-"""Runs of Millrace as Python objects, read from their folders (docs/files.md says what is in them), and the program that makes them."""
+"""Runs of Millrace as Python objects, read from their folders (docs/files.md describes the files), and functions that start the
+program."""
 from __future__ import annotations
 
 import fcntl
@@ -19,14 +20,14 @@ from typing import Any, Iterator, Mapping
 from headrace.errors import Error, FileError, KindError, MissingError, MomentError, UsageError
 
 _END_OF_LOG = 1 << 16  # bytes
-_DEEPEST = 3  # runs/<recipe>/<name> and one folder more
+_DEEPEST = 3  # runs/<recipe>/<name>, and one folder deeper
 _NUMBERS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 _ASKED_TO_STOP = tuple(128 + number for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1))  # exit codes
 _HISTORY = ("step", "epoch", "validation")  # kinds of lines
 
 
 class RunError(Error, RuntimeError):
-    """A run that ended by an error. `what`, `where` and `next` are the program's own."""
+    """A run ended with an error. `what`, `where` and `next` are the program's message."""
 
 
 RunError.__module__ = "headrace"
@@ -34,7 +35,7 @@ RunError.__module__ = "headrace"
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric of the validations. `last` and `best` are NaN where there was no value."""
+    """A metric of the validations. `last` and `best` are NaN if there was no value."""
 
     last: float
     best: float
@@ -43,8 +44,8 @@ class Metric:
 
 @dataclass(frozen=True)
 class Finding:
-    """What the doctor found; its text names the remedy. `gain`: the share of the loop's time that the remedy saves (0 to 1), NaN where
-    nobody can say; `key` and `value` of the remedy where it is a setting."""
+    """A finding of the doctor; its text names the remedy. `gain`: the share of the loop's time that the remedy saves (0 to 1), NaN
+    if it is unknown. `key` and `value`: the remedy, if it is a setting."""
 
     id: str
     text: str
@@ -63,7 +64,7 @@ def _number(value: Any) -> float:
 
 
 def _json_file(path: Path) -> dict[str, Any]:
-    """{} where the file is missing or damaged, so that it does not hide the rest of a run."""
+    """The content of a JSON file. {} if the file is missing or damaged, so that it does not hide the rest of a run."""
     try:
         value = json.loads(path.read_text(errors="replace"))
     except (OSError, ValueError):
@@ -72,7 +73,7 @@ def _json_file(path: Path) -> dict[str, Any]:
 
 
 class Run:
-    """A run folder. Files are read anew at each use: a run that is training goes on under this object."""
+    """A run folder. Files are read at each use, so the object shows the progress of a run that is training."""
 
     def __init__(self, folder: str | os.PathLike, _process: subprocess.Popen | None = None, _output: Path | None = None):
         self.folder = Path(folder)
@@ -100,13 +101,13 @@ class Run:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """Of the last process that ended; {} before."""
+        """The summary of the process that ended last; {} before any process ended."""
         return _json_file(self.folder / "summary.json")
 
     @property
     def state(self) -> str:
-        """"running", "done: <why>", "failed", "stopped" (can be resumed), "died" (so can this; it was killed or crashed) or "new" (nothing
-        saved yet)."""
+        """"running", "done: <why>", "failed", "stopped" (can be resumed), "died" (killed or crashed; can be resumed) or "new"
+        (nothing was saved yet)."""
         if self.is_running:
             return "running"
         summary, snapshots = self.summary, self._snapshots()
@@ -115,12 +116,13 @@ class Run:
             return "failed"
         if reason and reason != "signal" and summary.get("steps", -1) >= newest:
             return f"done: {reason}"
-        if not newest and _json_file(self.folder / "run.json").get("kind") != "script":  # a script has no snapshots of ours
+        if not newest and _json_file(self.folder / "run.json").get("kind") != "script":  # a script has no snapshots of Millrace
             return "new"
         return "stopped" if self._has_end() else "died"
 
     def _has_end(self) -> bool:
-        """False: the process that wrote last has not written why it ended. Looks at the end of the log alone, however long that is."""
+        """False if the latest process has not written why it ended. Reads only the end of the log, so the log's length does not
+        matter."""
         try:
             with open(self.folder / "log.jsonl", "rb") as log:
                 log.seek(max(0, os.fstat(log.fileno()).st_size - _END_OF_LOG))
@@ -138,21 +140,21 @@ class Run:
 
     @property
     def is_running(self) -> bool:
-        """Whether a process is training in it: it holds the folder's lock."""
+        """True if a process is training in the folder, that is, holds its lock."""
         try:
             with open(self.folder / "lock") as lock:
                 try:
                     fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
                 except OSError:
                     return True
-        except OSError:  # not there, or another user's
+        except OSError:  # the file is missing, or belongs to another user
             return False
         return False
 
     # -- what it measured --------------------------------------------------------------------------------------------------
 
     def lines(self) -> Iterator[dict[str, Any]]:
-        """The lines of log.jsonl in their order. A damaged line is passed over."""
+        """The lines of log.jsonl in order. Damaged lines are skipped."""
         try:
             with open(self.folder / "log.jsonl", errors="replace") as log:
                 for line in log:
@@ -167,8 +169,8 @@ class Run:
 
     @property
     def history(self) -> dict[str, list[float]]:
-        """Columns of equal length, a row for each step that was logged or validated: `pandas.DataFrame(run.history)`. "step" comes first;
-        NaN where a row has no value. Of steps that were made again after a resume the later ones count."""
+        """Columns of equal length, with a row for each step that was logged or validated: `pandas.DataFrame(run.history)`. "step"
+        is the first column. A value is NaN if the row lacks it. If a resume repeated steps, the later values count."""
         rows: dict[int, dict[str, float]] = {}
         for line in self.lines():
             if line.get("kind") == "start":
@@ -186,19 +188,20 @@ class Run:
 
     @property
     def step(self) -> int:
-        """The latest step that was logged; 0 before."""
+        """The latest step in the log; 0 before the first log line."""
         return max([self.summary.get("steps", 0), *self.history["step"][-1:]])
 
     @property
     def metrics(self) -> dict[str, Metric]:
-        """By name, in the recipe's order: of the summary, or of the log while it is training. {} before the first validation."""
+        """Metrics by name, in the recipe's order: from the summary, or from the log while the run is training. {} before the first
+        validation."""
         summary = self.summary
         if summary and not self.is_running:
             order = summary.get("metrics_order", [])
             found = summary.get("metrics", {})
             return {name: Metric(_number(found[name].get("last")), _number(found[name].get("best")), found[name].get("best_step", 0))
                     for name in [*order, *(name for name in found if name not in order)] if name in found}
-        # While it trains nobody but the recipe knows whether more is better: the best is not known, but for losses.
+        # During training only the recipe knows whether a higher value is better, so the best value is unknown, except for losses.
         latest: dict[str, Metric] = {}
         for line in self.lines():
             if line.get("kind") != "validation":
@@ -214,7 +217,7 @@ class Run:
 
     @property
     def findings(self) -> list[Finding]:
-        """What the doctor found, the greatest gain first."""
+        """The doctor's findings, the largest gain first."""
         found = self.summary.get("findings", [])
         if self.is_running:
             found = []
@@ -227,16 +230,16 @@ class Run:
     # -- what it learned ---------------------------------------------------------------------------------------------------
 
     def _snapshots(self) -> list[tuple[int, Path]]:
-        """Complete snapshots, oldest first: the manifest is written last."""
+        """Complete snapshots, oldest first. A snapshot is complete if it has a manifest, which is written last."""
         found = [(int(match[1]), path.parent) for path in self.folder.glob("snapshots/step-*/manifest.json")
                  if (match := re.fullmatch(r"step-(\d+)", path.parent.name))]
         return sorted(found)
 
     def weights(self, step: int | None = None, *, average: bool = False, to: str = "torch") -> dict[str, Any]:
-        """Parameters and buffers by name, of the newest snapshot or that of `step`: `model.load_state_dict(run.weights())`.
+        """Parameters and buffers by name, from the newest snapshot or from that of `step`: `model.load_state_dict(run.weights())`.
 
-        `average`: the averaged weights, of a run with optim.ema_decay. `to`: "torch" or "numpy", where bfloat16 becomes float32. The arrays
-        are read from the file when they are used, and writing to them does not change it.
+        `average`: the averaged weights, for a run with optim.ema_decay. `to`: "torch" or "numpy", where bfloat16 becomes float32.
+        The arrays are read from the file when they are used, and writing to them does not change the file.
         """
         from headrace import _safetensors
         where = f"run.weights({'' if step is None else step}) of {self.folder}"
@@ -261,14 +264,14 @@ class Run:
         return weights
 
     def predict(self, inputs: Any, *, step: int | None = None, batch_size: int | None = None, values: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """What the trained model makes of new input, by the program `millrace predict`: {name: array} of equally many rows.
+        """The trained model's output for new input, by the program `millrace predict`: {name: array}, each with the same number of rows.
 
             maps = run.predict({"x": x})["y"]
 
-        `inputs`: {name: array [rows, ...]}, or the array of a recipe with one input; `millrace predict RECIPE --help` names them. Torch tensors
-        give torch tensors, NumPy arrays give NumPy arrays, over a file that is mapped. The snapshot is that of `step`, else the best one, else
-        the newest. `batch_size`: rows at a time. `values`: config keys over the run's, as of `train`. Raises `RunError` with the program's
-        message.
+        `inputs`: {name: array [rows, ...]}, or one array for a recipe with one input; `millrace predict RECIPE --help` names the inputs.
+        Outputs are torch tensors if an input is one, else NumPy arrays; they are views of a mapped file. `step`: the snapshot to use;
+        by default the best, else the newest. `batch_size`: number of rows at a time. `values`: config keys that replace the run's, in
+        the form of `train`. Raises `RunError` with the program's message.
         """
         from headrace import _predict
         where = f"run.predict() of {self.folder}"
@@ -279,7 +282,7 @@ class Run:
     # -- its process -------------------------------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """Asks the training to finish its step, save and leave; `wait()` waits for that. Does nothing where no process is training."""
+        """Asks the training to finish its step, save and exit; `wait()` waits for that. Does nothing if no process is training."""
         if self._process is not None:
             if self._process.poll() is None:
                 self._process.send_signal(signal.SIGTERM)
@@ -294,8 +297,8 @@ class Run:
             os.kill(int(pid), signal.SIGTERM)
 
     def wait(self, timeout: float | None = None) -> "Run":
-        """Returns this run when no process is training in it any more. Raises `RunError` with the program's message when it failed, and
-        TimeoutError after `timeout` seconds."""
+        """Returns this run when no process is training in it any more. Raises `RunError` with the program's message if it failed,
+        and TimeoutError after `timeout` seconds."""
         if self._process is not None:
             try:
                 self._process.wait(timeout)
@@ -314,12 +317,12 @@ class Run:
 
     @property
     def output(self) -> str:
-        """What the program has printed so far; "" of a run that `headrace.train` did not start."""
+        """The program's output so far; "" for a run that `headrace.train` did not start."""
         return self._output.read_text(errors="replace") if self._output is not None else ""
 
     def _raise_failure(self) -> None:
         code = self._process.poll() if self._process is not None else None
-        if code is not None and code < 0:  # without a word of its own
+        if code is not None and code < 0:  # a signal ended the program, so it has printed no error
             name = signal.Signals(-code).name if -code in signal.valid_signals() else f"signal {-code}"
             raise RunError(f"the program was ended by {name}", str(self.folder), "run.output has what it printed" + (
                 "; where memory ran out, the kernel sends SIGKILL" if -code == signal.SIGKILL else "") + "; the same words resume the run")
@@ -342,7 +345,7 @@ class Run:
 
 
 def _curve(steps: list[float], values: list[float], width: int = 480, height: int = 120) -> str:
-    """A line as SVG; "" for fewer than two finite values."""
+    """A curve as SVG; "" for fewer than two finite values."""
     points = [(step, value) for step, value in zip(steps, values) if math.isfinite(value)]
     if len(points) < 2:
         return ""
@@ -354,7 +357,7 @@ def _curve(steps: list[float], values: list[float], width: int = 480, height: in
 
 
 def _has_open(pid: str, file: Path) -> bool:
-    """Whether the process has this file open. A lock file also names those that trained before."""
+    """True if the process has this file open. A lock file also names processes that trained before."""
     wanted = file.stat()
     for descriptor in Path(f"/proc/{pid}/fd").glob("*"):
         try:
@@ -367,12 +370,12 @@ def _has_open(pid: str, file: Path) -> bool:
 
 
 def _is_run(folder: Path) -> bool:
-    # By os.path, which says False for a folder of another user that may not be read.
+    # Uses os.path, which returns False for a folder of another user that may not be read.
     return any(os.path.exists(folder / name) for name in ("run.json", "log.jsonl", "summary.json")) or os.path.isdir(folder / "snapshots")
 
 
 def _failure(text: str, folder: Path) -> RunError:
-    """The program's three parts out of what it printed; its last lines where it printed none."""
+    """The three parts of the program's error, from its output; without such an error, the last lines of the output."""
     lines = text.rstrip().splitlines()
     starts = [at for at, line in enumerate(lines) if re.match(r"\w*(?:Error|Interrupted)  ", line)]
     if not starts:
@@ -392,7 +395,7 @@ def _failure(text: str, folder: Path) -> RunError:
 
 
 def runs(folder: str | os.PathLike = "runs") -> list[Run]:
-    """All runs in `folder` and below it, the one that was written last first."""
+    """All runs in `folder` and below it, the most recently written first."""
     root = Path(folder)
     if not root.is_dir():
         raise MissingError(f"there is no folder {root}", f"headrace.runs({str(folder)!r})", f"runs lie in runs/<recipe>/<name>; the current folder is {os.getcwd()}")
@@ -450,14 +453,14 @@ def _flags(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
 
 def train(recipe: str, values: Mapping[str, Any] | None = None, *, preset: str | None = None, run: str | os.PathLike | None = None,
           data: str | os.PathLike | None = None) -> Run:
-    """Starts the program `millrace` (of $MILLRACE or the PATH) and returns when it has begun to train in its run folder, or raises what is wrong.
+    """Starts the program `millrace` (from $MILLRACE or the PATH). Returns when it has begun to train in its run folder, or raises its error.
 
         run = headrace.train("cosmology", {"optim.learning_rate": 3e-4}, preset="small", run="runs/sky", data="sky/")
         run.wait()
         pandas.DataFrame(run.history)
 
-    `values`: config keys as {"section.key": value} or {"section": {"key": value}}. The same words again resume the run. The process is not
-    this one's: it goes on when this one ends, and `run.stop()` lets it save.
+    `values`: config keys as {"section.key": value} or {"section": {"key": value}}. The same arguments resume the run.
+    The program continues when this process ends; `run.stop()` makes it save and exit.
     """
     where = f"headrace.train({recipe!r}, ...)"
     program = _program(where)

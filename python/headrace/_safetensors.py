@@ -9,7 +9,7 @@ from typing import Any, Mapping
 
 from headrace.errors import FileError, KindError, PackageError
 
-# Name in the file -> (torch's name, NumPy's; None: NumPy has none).
+# Name in the file -> (torch's name, NumPy's name; None: NumPy has no such type).
 _KINDS = {"F64": ("float64", "<f8"), "F32": ("float32", "<f4"), "F16": ("float16", "<f2"), "BF16": ("bfloat16", None), "I64": ("int64", "<i8"),
           "I32": ("int32", "<i4"), "I16": ("int16", "<i2"), "I8": ("int8", "i1"), "U8": ("uint8", "u1"), "BOOL": ("bool", "?"),
           "U16": ("uint16", "<u2"), "U32": ("uint32", "<u4"), "U64": ("uint64", "<u8")}
@@ -17,7 +17,7 @@ _MOST_HEADER = 100 << 20  # bytes
 
 
 def _header(path: Path, mapped: mmap.mmap) -> tuple[dict[str, Any], int]:
-    """The header without its metadata, and where the data begin."""
+    """The header without its metadata, and the offset at which the data begins."""
     try:
         (length,) = struct.unpack_from("<Q", mapped)
         if length > min(_MOST_HEADER, len(mapped) - 8):
@@ -73,7 +73,7 @@ def load(path: Path, to: str) -> dict[str, Any]:
 
 
 def _bytes_of(name: str, value: Any, where: str) -> tuple[str, list[int], Any]:
-    """(type, shape, contiguous NumPy array of the same bytes) of a torch tensor or of what NumPy makes an array of."""
+    """(type, shape, contiguous NumPy array of the same bytes) for a torch tensor, or for a value that NumPy can turn into an array."""
     import numpy
     kinds = {names[0]: kind for kind, names in _KINDS.items()}
     if hasattr(value, "detach"):
@@ -81,7 +81,7 @@ def _bytes_of(name: str, value: Any, where: str) -> tuple[str, list[int], Any]:
         kind, shape = str(tensor.dtype).rpartition(".")[2], list(tensor.shape)
         if kind == "bfloat16":
             import torch
-            tensor = tensor.view(torch.int16)  # NumPy has its bits alone
+            tensor = tensor.view(torch.int16)  # NumPy can hold only its bits
         array = tensor.numpy() if kind in kinds else None
     else:
         array = numpy.asarray(value, order="C")
@@ -92,7 +92,7 @@ def _bytes_of(name: str, value: Any, where: str) -> tuple[str, list[int], Any]:
 
 
 def save(path: Path, arrays: Mapping[str, Any], where: str) -> None:
-    """Writes torch tensors and NumPy arrays by name. Raises `KindError` for a value that is no array of numbers."""
+    """Writes torch tensors and NumPy arrays by name. Raises `KindError` for a value that is not an array of numbers."""
     parts = {str(name): _bytes_of(str(name), value, where) for name, value in arrays.items()}
     header, offset = {}, 0
     for name, (kind, shape, array) in sorted(parts.items(), key=lambda part: -part[1][2].itemsize):  # so that each is aligned

@@ -1,4 +1,5 @@
-"""`headrace.watch`: what `headrace doctor` sees of a script, seen from inside; for notebooks and for loops in a larger program."""
+"""`headrace.watch`: what `headrace doctor` measures of a script, but inside the process; for notebooks and for loops in a larger
+program."""
 from __future__ import annotations
 
 import html
@@ -17,7 +18,7 @@ from headrace.errors import Error, MomentError
 
 
 class Watch:
-    """A training loop that is being watched, or was. Make it with `headrace.watch`."""
+    """A training loop that is or was watched. Make it with `headrace.watch`."""
 
     def __init__(self, run: str | os.PathLike | None = None, model: Any = None):
         self._asked = run
@@ -42,7 +43,7 @@ class Watch:
         return self
 
     def __exit__(self, kind: Any, error: Any, _: Any) -> None:
-        # What goes wrong in here must hide neither the user's exception nor the end of the training.
+        # An error here must not hide the user's exception or end the training.
         try:
             self._conclude({"exit_reason": "end"} if kind is None else {"exit_reason": "error", "error": f"{kind.__name__}: {error}"})
         except Exception as failure:
@@ -74,27 +75,27 @@ class Watch:
 
     @property
     def folder(self) -> Path | None:
-        """The run folder; it stays where at least two steps were done."""
+        """The run folder; it is kept if at least two steps were done."""
         return self._folder.path if self._folder is not None else None
 
     @property
     def run(self) -> Run:
-        """The run folder as a `Run`: history, summary. Raises `MissingError` where nothing was trained."""
+        """The run folder as a `Run`: history, summary. Raises `MissingError` if nothing was trained."""
         return Run(self.folder)
 
     @property
     def findings(self) -> list[Finding]:
-        """What held the loop back, the greatest gain first."""
+        """The causes that held the loop back, the largest gain first."""
         return [Finding(each["id"], each["text"], _number(each.get("gain"))) for each in self._verdict.get("findings", [])]
 
     @property
     def accounts(self) -> dict[str, float]:
-        """Seconds of the loop by what it did; with "startup" they add up to the wall time."""
+        """Seconds of the loop by kind of work; with "startup" they add up to the wall time."""
         return dict(self._found["evidence"]["times"]["seconds"]) if self._found else {}
 
     @property
     def evidence(self) -> dict[str, Any]:
-        """What was measured, as the rules read it."""
+        """The measurements, in the form in which the rules read them."""
         return self._found.get("evidence", {})
 
     def __str__(self) -> str:
@@ -107,14 +108,13 @@ class Watch:
 
 
 def watch(run: str | os.PathLike | None = None, *, model: Any = None) -> Watch:
-    """Watches the training loop in a with block, of any kind, on the thread that makes backward passes; the loop computes what it would
-    compute without.
+    """Watches any training loop in a with block, on the thread that makes backward passes. The loop's results do not change.
 
         with headrace.watch("runs/unet", model=model) as run:
             train(model, loader)
         print(run)                   # where the time went, what held it back, what to change
 
-    `run`: the folder to be made, else runs/script/NAME. `model`: its parameters are counted. Raises `UsageError` where the folder holds
-    something, `MomentError` where the process is being watched already.
+    `run`: the folder to be made; default: runs/script/NAME. `model`: its parameters are counted. Raises `UsageError` if the folder is
+    not empty, and `MomentError` if the process is already being watched.
     """
     return Watch(run, model)

@@ -1,4 +1,4 @@
-"""`headrace doctor -- python train.py`: starts a training script, unchanged, and says at its end what held it back."""
+"""`headrace doctor -- python train.py`: starts an unchanged training script, and at its end says what held it back."""
 from __future__ import annotations
 
 import json
@@ -31,7 +31,7 @@ HOOK = Path(__file__).resolve().parent / "_script" / "hook"
 
 
 def parse(words: Sequence[str]) -> dict[str, Any]:
-    """{"help", "json", "run", "command"}; without a command "run" is a folder to be read."""
+    """{"help", "json", "run", "command"}; without a command, "run" is an existing run folder."""
     where = " ".join(["headrace doctor", *words])
     before, command = list(words), []
     if "--" in before:
@@ -90,7 +90,7 @@ def _processes(scratch: Path) -> list[dict[str, Any]]:
 
 
 def _trained(found: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """The process whose loop is judged: that with most steps, rank 0 before others."""
+    """The process whose loop is judged: the one with most steps; among equals, rank 0."""
     best = max((each for each in found if "evidence" in each), key=lambda each: (each["evidence"]["step"], each["rank"] in ("", "0")), default=None)
     if best is not None and best["rank"]:
         for each in found:
@@ -100,7 +100,7 @@ def _trained(found: list[dict[str, Any]]) -> dict[str, Any] | None:
 
 
 def _nothing(scratch: Path, found: list[dict[str, Any]]) -> str:
-    """Why there is no verdict."""
+    """The reason why there is no verdict."""
     failed = next((each["failed"] for each in found if "failed" in each), None)
     if failed is not None:
         return "no verdict: watching failed, as said above"
@@ -128,7 +128,7 @@ def _watched(command: list[str], run: Path | None, as_json: bool) -> int:
         usage = start_and_wait(command, environment, _Meanwhile(scratch, folder, " ".join(command)))
         try:
             _conclude(scratch, folder, " ".join(command), _ending(usage.status), as_json)
-        except Exception as error:  # the script has ended well or not; that is what the exit code says
+        except Exception as error:  # the exit code says whether the script ended well
             _tell(f"headrace doctor  no verdict: {type(error).__name__}: {error}")
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
@@ -136,7 +136,8 @@ def _watched(command: list[str], run: Path | None, as_json: bool) -> int:
 
 
 class _Meanwhile:
-    """Keeps the run folder up to date while the script runs: it may be looked at, and a kill of both leaves what was known."""
+    """Updates the run folder while the script runs, so that it can be read, and so that a kill of both processes leaves the
+    measurements."""
 
     def __init__(self, scratch: Path, folder: folders.Folder, name: str):
         self._scratch, self._folder, self._name = scratch, folder, name
@@ -149,13 +150,13 @@ class _Meanwhile:
                 trained = _judged(self._scratch, self._name)
                 if trained is not None:
                     self._folder.write(trained, verdicts.diagnose(trained["evidence"], trained["hints"]), None)
-            except Exception:  # what fails here is said at the end, where the same is done once more
+            except Exception:  # a failure here is reported at the end, when the same is done again
                 pass
         return max(0.0, self._moments.left())
 
 
 def _judged(scratch: Path, name: str) -> dict[str, Any] | None:
-    """What is known of the process that trains; None before its first step."""
+    """The measurements of the process that trains; None before its first step."""
     trained = _trained(_processes(scratch))
     if trained is None or trained["evidence"]["step"] < 1:
         return None
@@ -165,7 +166,7 @@ def _judged(scratch: Path, name: str) -> dict[str, Any] | None:
 
 
 def _conclude(scratch: Path, folder: folders.Folder, name: str, ending: dict[str, Any], as_json: bool) -> None:
-    """Says what was found and keeps it; the script has ended, so a failure here is a line."""
+    """Prints the result and saves it. The script has ended, so a failure here is only a line."""
     trained = _judged(scratch, name)
     if trained is None:
         folder.remove()
@@ -196,7 +197,7 @@ def _say(name: str, evidence: dict[str, Any], verdict: dict[str, Any], as_json: 
 
 
 def main(words: Sequence[str]) -> int:
-    """`words`: what stands behind `headrace doctor`. Returns the exit code of the command; raises `Error` where it can't be started."""
+    """`words`: the words after `headrace doctor`. Returns the exit code of the command; raises `Error` if it can't be started."""
     chosen = parse(words)
     if chosen["help"]:
         print(HELP, end="")

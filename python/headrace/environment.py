@@ -1,7 +1,7 @@
-"""What `headrace run` sets in the environment of a program, and why.
+"""The environment variables that `headrace run` sets for a program, and the reasons.
 
-glibc and OpenMP read these variables once, when a program starts: no call inside it could set them later. The values are those that
-Millrace sets for itself. What the user has set stays.
+glibc and OpenMP read these variables once, when a program starts, so no call inside the program could set them later. The values
+are those that Millrace sets for itself. Variables that the user has set stay unchanged.
 """
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Mapping, Sequence
 
-# Freed memory stays with the process: large blocks come from the heap too, whose end is not given back below 16 GB and grows by 64 MB.
-# Else each step gets its large tensors from the kernel anew, which clears every page of them.
+# Freed memory stays with the process: large blocks come from the heap too, which grows by 64 MB and is not given back below 16 GB.
+# Otherwise each step gets its large tensors from the kernel again, which clears every page of them.
 KEPT = {"glibc.malloc.mmap_max": "0", "glibc.malloc.trim_threshold": str(1 << 34), "glibc.malloc.top_pad": str(1 << 26)}
 PAGES = {"glibc.malloc.hugetlb": "1"}
 SPINS = "20000"
@@ -23,20 +23,20 @@ LOCAL_SIZES = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANK
 
 @dataclass
 class Machine:
-    """What the choices depend on. Read it with `this_machine()`."""
+    """The facts on which the choices depend. Read it with `this_machine()`."""
 
-    glibc: tuple[int, int] | None = None  # None: the C library is another one
-    pages: str = ""                       # of /sys/kernel/mm/transparent_hugepage/enabled: "always [madvise] never"
+    glibc: tuple[int, int] | None = None  # None: the C library is not glibc
+    pages: str = ""                       # content of /sys/kernel/mm/transparent_hugepage/enabled: "always [madvise] never"
     all_cpus: int = 1                     # logical CPUs of the machine
     cpus: int = 1                         # logical CPUs that this process may use
     cores: int = 1                        # physical cores among them
-    quota: float | None = None            # CPUs' worth of time that the control groups allow; None: no limit
-    gpus: int = 0                         # NVIDIA's
+    quota: float | None = None            # CPU time that the control groups allow, in CPUs; None: no limit
+    gpus: int = 0                         # an NVIDIA GPU
 
 
 @dataclass
 class Plan:
-    """`variables` to set, and `lines` to say, each as (subject, text)."""
+    """`variables`: to be set. `lines`: to be printed, each as (subject, text)."""
 
     variables: dict[str, str] = field(default_factory=dict)
     lines: list[tuple[str, str]] = field(default_factory=list)
@@ -53,7 +53,7 @@ def _read(path: Path) -> str:
 
 
 def _quota(root: Path) -> float | None:
-    """The least quota of this process's control groups and those around them, of version 2 or 1."""
+    """The lowest quota of this process's control groups and their parents, of version 2 or 1."""
     least = None
     for line in _read(root / "proc/self/cgroup").splitlines():
         _, _, rest = line.partition(":")
@@ -64,7 +64,7 @@ def _quota(root: Path) -> float | None:
                 continue
             mount /= "cpu"
         folder = Path(inside.lstrip("/"))
-        # Inside a container the outer part of the path is not mounted; those levels read as unlimited.
+        # Inside a container the outer part of the path is not mounted, so those levels seem unlimited.
         for level in (folder, *folder.parents):
             words = _read(mount / level / "cpu.max").split() or [_read(mount / level / "cpu.cfs_quota_us"), _read(mount / level / "cpu.cfs_period_us")]
             if len(words) == 2 and words[0].isdigit() and words[1].isdigit() and int(words[1]) > 0:
@@ -73,7 +73,7 @@ def _quota(root: Path) -> float | None:
 
 
 def this_machine(root: Path = Path("/")) -> Machine:
-    """Reads the machine below `root`. What can't be read counts as not there."""
+    """Reads the machine's facts below `root`. A fact that can't be read counts as absent."""
     try:
         said = os.confstr("CS_GNU_LIBC_VERSION") or ""
     except (ValueError, OSError):
@@ -91,7 +91,8 @@ def this_machine(root: Path = Path("/")) -> Machine:
 
 
 def ranks_of(words: Sequence[str], machine: Machine) -> int | None:
-    """How many processes a launcher's command starts on this machine: 1 where it is no launcher, None where the words do not say."""
+    """The number of processes that a launcher's command starts on this machine: 1 if it is not a launcher, None if its words do not
+    say."""
     name = os.path.basename(words[0]) if words else ""
     at = words.index("-m") + 1 if "-m" in words[:-1] else 0
     module = words[at] if at else ""
@@ -102,7 +103,7 @@ def ranks_of(words: Sequence[str], machine: Machine) -> int | None:
     begin = 1 if name in ("torchrun", "accelerate", "accelerate-launch") else at + 1
     for at, word in enumerate(words[begin:], begin):
         if word.endswith(".py") or (word in ("-m", "--module") and not "".join(words[at + 1:at + 2]).startswith("-")):
-            break  # what follows is the script's
+            break  # the following words are the script's
         found = ANY_RANKS.fullmatch(word)
         if found:
             value = found[1] if found[1] is not None else "".join(words[at + 1:at + 2])
@@ -112,7 +113,7 @@ def ranks_of(words: Sequence[str], machine: Machine) -> int | None:
 
 
 def _local_size(environment: Mapping[str, str]) -> int:
-    """Processes of this job on this machine, where the launcher is outside of us."""
+    """The number of this job's processes on this machine, if an outer launcher started this process."""
     for name in LOCAL_SIZES:
         number = re.match(r"\d+", environment.get(name, ""))
         if number and int(number[0]) > 0:
@@ -178,7 +179,7 @@ def _plan_threads(plan: Plan, words: Sequence[str], environment: Mapping[str, st
     why = f"the control group allows {machine.quota:g} CPUs" if quota < cores else f"{cores} core{'s' * (cores != 1)}"
     outside = _local_size(environment) if ranks == 1 else 1
     if outside > 1 and machine.cpus < machine.all_cpus:
-        outside = 1  # The launcher bound each of its processes to a part of the CPUs.
+        outside = 1  # The launcher bound each of its processes to some of the CPUs.
     every = ranks * outside
     threads = max(1, limited // every)
     if every == 1 and threads >= cores:
@@ -189,7 +190,7 @@ def _plan_threads(plan: Plan, words: Sequence[str], environment: Mapping[str, st
 
 
 def plan_for(words: Sequence[str], environment: Mapping[str, str], machine: Machine) -> Plan:
-    """What to set for the command `words` in `environment` on `machine`. Changes nothing."""
+    """The plan for the command `words` in `environment` on `machine`. Changes nothing."""
     plan = Plan()
     _plan_malloc(plan, environment, machine)
     _plan_waits(plan, environment)

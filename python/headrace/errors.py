@@ -1,7 +1,7 @@
 """Errors in three parts: what is wrong, where, and what to do next.
 
-Every exception that headrace raises is an `Error`. Each kind is also the exception that a Python user expects at that place, so that
-`except ValueError` and `except FileNotFoundError` catch it.
+Every exception that headrace raises is an `Error`. Each kind also derives from the built-in exception that fits it, so that `except
+ValueError` and `except FileNotFoundError` catch it.
 """
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Error(Exception):
         return self._lines(self.what, 2)
 
     def text(self) -> str:
-        """As a command shows it, with the kind of error before it."""
+        """The error as a command shows it, with its kind first."""
         return self._lines(f"{type(self).__name__}  {self.what}", len(type(self).__name__) + 2)
 
     def _lines(self, first: str, indent: int) -> str:
@@ -37,11 +37,11 @@ class Error(Exception):
 
 
 class UsageError(Error, ValueError):
-    """A value that an argument, an option or a command can't have."""
+    """A value that an argument, an option or a command does not accept."""
 
 
 class KindError(Error, TypeError):
-    """A value of another type than the argument takes."""
+    """A value whose type the argument does not accept."""
 
 
 class StateError(Error, ValueError):
@@ -49,11 +49,11 @@ class StateError(Error, ValueError):
 
 
 class MomentError(Error, RuntimeError):
-    """A call at a moment when it can't be done."""
+    """A call that is not possible at this moment."""
 
 
 class DataError(Error, RuntimeError):
-    """A sample that can't be read, or samples that make no batch. `__cause__` is the exception of the dataset."""
+    """A sample that can't be read, or samples that can't be combined to a batch. `__cause__` is the exception of the dataset."""
 
 
 class FileError(Error, OSError):
@@ -65,14 +65,14 @@ class FileError(Error, OSError):
 
 
 class MissingError(FileError, FileNotFoundError):
-    """A file, a folder or a program that is not there."""
+    """A file, a folder or a program that does not exist."""
 
 
 class PackageError(Error, ImportError):
-    """A Python package that is needed here and not installed."""
+    """A Python package that is needed but not installed."""
 
 
-# Tracebacks name the place from which users import them.
+# Tracebacks show the module from which users import them.
 for _kind in (Error, UsageError, KindError, StateError, MomentError, DataError, FileError, MissingError, PackageError):
     _kind.__module__ = "headrace"
 del _kind

@@ -1,6 +1,8 @@
-"""`headrace follow RUN --to wandb|mlflow`: sends what a run logs to a tracker while it trains, and into the same tracker run after a resume.
+"""`headrace follow RUN --to wandb|mlflow`: sends a run's log to a tracker while the run trains, and continues the same tracker run
+after a resume.
 
-The tracker's run is known by the run folder: nothing is written into it, and a follower that is started again goes on where it was.
+The run folder identifies the tracker's run. Nothing is written into the folder, and a follower that is started again continues
+where it stopped.
 """
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ LEFT_OUT = ("kind", "time", "step")
 
 
 class Tracker(Protocol):
-    """Where lines go. `last_step`: the latest step that the tracker has, -1 for a new run."""
+    """The destination of lines. `last_step`: the latest step that the tracker has, -1 for a new run."""
 
     last_step: int
 
@@ -89,7 +91,7 @@ TRACKERS: dict[str, Callable[[Run, str, str], Tracker]] = {"wandb": _Wandb, "mlf
 
 
 def identity_of(run: Run) -> str:
-    """The same for a run folder from its first process on, and another one after `train --fresh`."""
+    """A text that stays the same for a run folder from its first process on, and changes after `train --fresh`."""
     first = next((line for line in run.lines() if line.get("kind") == "start"), None)
     if first is None:
         raise MissingError("the run has not begun: its log has no line yet", str(run.folder / "log.jsonl"), "start the training first")
@@ -98,7 +100,7 @@ def identity_of(run: Run) -> str:
 
 
 def values_by_step(lines: Iterator[dict[str, Any]]) -> Iterator[tuple[int, dict[str, float]]]:
-    """The numbers of neighbouring lines of one step together, since trackers take a step once."""
+    """Joins the numbers of neighbouring lines of the same step, because trackers accept a step only once."""
     step, values = -1, {}
     for line in lines:
         if line.get("kind") not in SENT or not isinstance(line.get("step"), int):
@@ -114,13 +116,13 @@ def values_by_step(lines: Iterator[dict[str, Any]]) -> Iterator[tuple[int, dict[
 
 
 def follow(run: Run, tracker: Tracker, once: bool = False, wait: Callable[[], None] = lambda: time.sleep(5)) -> int:
-    """Sends what the tracker does not have, until no process trains in the run. Returns how many steps were sent."""
+    """Sends the lines that the tracker lacks, until no process trains in the run. Returns the number of steps sent."""
     sent = 0
     while True:
-        running = run.is_running  # before the log is read: what is written meanwhile is read in the next round
+        running = run.is_running  # before the log is read, so that lines written meanwhile are read in the next round
         steps = list(values_by_step(run.lines()))
         if running and not once:
-            steps = steps[:-1]  # more lines of the latest step may come
+            steps = steps[:-1]  # the latest step may get more lines
         for step, values in steps:
             if step > tracker.last_step:
                 tracker.log(step, values)

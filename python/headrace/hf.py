@@ -2,7 +2,7 @@
 
     trainer = transformers.Trainer(model, args)
     headrace.hf.attach(trainer, headrace.exact(dataset, batch_size=16, shuffle=True, seed=7, collate_fn=collate))
-    trainer.train(resume_from_checkpoint=True)      # goes on at the next batch, nothing is read to be skipped
+    trainer.train(resume_from_checkpoint=True)      # continues at the next batch; nothing is read only to be skipped
 """
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headrace.errors import KindError, MomentError, StateError
 
 
 class _Next:
-    """A dataset whose samples are the loader's next batches, whatever the index."""
+    """A dataset whose samples are the loader's next batches; the index does not matter."""
 
     def __init__(self, loader: Any):
         self.loader, self.loop = loader, iter(loader)
@@ -33,19 +33,19 @@ def _first(batches: list) -> Any:
 
 
 def _epoch_of(loader: Any) -> Any:
-    """A DataLoader over one epoch's batches. The Trainer skips batches of it after a resume: of these keys, not of what the loader reads."""
+    """A DataLoader over one epoch's batches. After a resume the Trainer skips some of its keys, but nothing is read for them."""
     import torch
-    # With a generator of its own it draws nothing from the caller's.
+    # Because of this separate generator, it draws nothing from the caller's generator.
     return torch.utils.data.DataLoader(_Next(loader), batch_sampler=[[0]] * len(loader), collate_fn=_first, generator=torch.Generator())
 
 
 def attach(trainer: Any, loader: Any) -> Any:
     """Lets `trainer` train from `loader`, and saves the loader's state in each of its checkpoints. Returns the trainer.
 
-    The batch size, the order and the workers are the loader's; the Trainer's arguments for them have no effect on training. Raises
-    `StateError` when training resumes from a checkpoint that was saved without the loader.
+    Batch size, order and workers are the loader's; the Trainer's arguments for them have no effect on training. Raises `StateError`
+    if training resumes from a checkpoint that was saved without the loader.
     """
-    transformers = sys.modules.get("transformers")  # who has a Trainer has imported it
+    transformers = sys.modules.get("transformers")  # a Trainer exists, so transformers has been imported
     if transformers is None or not isinstance(trainer, transformers.Trainer):
         raise KindError(f"{type(trainer).__name__} is no transformers.Trainer", "headrace.hf.attach(trainer, loader)", "give the trainer first, then the loader")
     if not all(hasattr(loader, name) for name in ("state_dict", "load_state_dict", "dataset", "__len__")):
@@ -55,7 +55,7 @@ def attach(trainer: Any, loader: Any) -> Any:
     from transformers.trainer_callback import ExportableState, TrainerCallback
 
     class HeadraceLoader(TrainerCallback, ExportableState):
-        """Its name is that of the state in trainer_state.json."""
+        """The name of the class is the name of the state in trainer_state.json."""
 
         def state(self) -> dict:
             return {"args": {}, "attributes": {"loader_state": loader.state_dict()}}

@@ -16,7 +16,8 @@ __all__ = ["Watch", "callback"]
 
 
 class Watch(base()):
-    """Watches each `trainer.fit`. `watch` is that of the latest: its findings, accounts, folder. Of several ranks the first is watched."""
+    """Watches each `trainer.fit`. `watch` is the watch of the latest fit: its findings, accounts, folder. Of several ranks only the
+    first is watched."""
 
     def __init__(self, run: str | os.PathLike | None = None):
         self._run = run

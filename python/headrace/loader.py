@@ -28,15 +28,16 @@ from headrace._maps import Maps
 from headrace.errors import KindError, MomentError, StateError, UsageError
 from headrace.pipeline import Pipeline, described
 
-_PATIENCE_MS = 100  # after so long without a batch the call returns once, so that Ctrl-C is heard
+_PATIENCE_MS = 100  # after this time without a batch the call returns once, so that Ctrl-C is noticed
 
 
 class LoaderWarning(UserWarning):
-    """A bad sample that was left out, a reader that is stuck, batches that are kept."""
+    """A bad sample that was left out, a reader that is stuck, or batches that are kept."""
 
 
 class _Slot:
-    """Owns the memory of a batch, once it has its address: the memory goes back to the loader when the last array over it dies."""
+    """Owns the memory of a batch after it got the batch's address. The memory returns to the loader when the last array over it is
+    freed."""
 
     __slots__ = ("address", "_release")
 
@@ -48,7 +49,7 @@ class _Slot:
 
 
 class _Samples:
-    """What loader.dataset is for: its length."""
+    """Stands for loader.dataset, for programs that need its length."""
 
     def __init__(self, count: int):
         self._count = count
@@ -58,13 +59,13 @@ class _Samples:
 
 
 class _Epoch:
-    """One pass over a loader. Nothing happens before its first batch is asked for."""
+    """One pass over a loader. It begins when its first batch is requested."""
 
     __slots__ = ("_loader", "mark", "begun", "over")
 
     def __init__(self, loader: Loader):
         self._loader, self.begun, self.over = loader, False, False
-        self.mark = object()  # by which the loader knows it: a reference back would keep a forgotten loader until the garbage is collected
+        self.mark = object()  # identifies this pass; a reference back would keep a forgotten loader until garbage collection
 
     def __iter__(self) -> _Epoch:
         return self
@@ -78,13 +79,13 @@ _open: weakref.WeakSet = weakref.WeakSet()
 
 @atexit.register
 def _close_all() -> None:
-    # Reader threads may not outlive what they use: the interpreter and the library's own memory.
+    # Reader threads must end before the objects that they use: the interpreter and the library's own memory.
     for loader in list(_open):
         loader.close()
 
 
 def _renew_locks() -> None:
-    # In a fork nobody holds a lock that another thread of its parent held.
+    # After a fork, the child must not wait for locks that other threads of its parent held.
     for loader in list(_open):
         loader._lock = threading.RLock()
 
@@ -93,17 +94,17 @@ os.register_at_fork(after_in_child=_renew_locks)
 
 
 def _promised_bytes() -> int:
-    """What the caches of the open loaders may still take of the free memory."""
+    """The part of the free memory that the caches of the open loaders may still take."""
     promised = 0
     for loader in list(_open):
-        with contextlib.suppress(MomentError):  # closed, or of the process that this one is a fork of
+        with contextlib.suppress(MomentError):  # closed, or of the parent from which this process was forked
             cache = loader.counters()["cache"]
             promised += cache["budget_bytes"] - cache["bytes"] if cache else 0
     return promised
 
 
 def _levels_to_the_caller() -> int:
-    """stacklevel of the line outside this file that led here."""
+    """The stacklevel of the nearest caller outside this file."""
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename == __file__:
         level, frame = level + 1, frame.f_back
@@ -111,36 +112,37 @@ def _levels_to_the_caller() -> int:
 
 
 class Loader:
-    """Batches of a pipeline's samples, read by native threads ahead of the loop, without the GIL.
+    """Batches of a pipeline's samples, which native threads read ahead of the loop, without the GIL.
 
-    Each `for` is an epoch: the first gives epoch 0 (or goes on where load_state_dict() points to), every other the next epoch, also
-    where the one before was broken off. iter() alone does nothing.
+    Each `for` is an epoch. The first gives epoch 0, or continues where load_state_dict() points to. Every other gives the next
+    epoch, even if the previous one was left early. iter() alone does nothing.
 
-    A batch is {field: tensor [rows, ...]}, for groups {group: {field: tensor}}. Tensors lie over the loader's memory without a copy,
-    in host memory. They may be written to and kept, also after the loader is closed; each batch that is kept takes memory for another
-    one, and beyond max_buffer_bytes the loader refuses: clone() what is to be kept for long. The last batch of an epoch may be smaller.
-    With `device` they are torch's memory on that device, one piece for each batch.
+    A batch is {field: tensor [rows, ...]}, or {group: {field: tensor}} for groups. Tensors are views of the loader's host memory,
+    without a copy. They may be changed and kept, also after the loader is closed. But each batch that is kept takes the memory of
+    another batch, and beyond max_buffer_bytes the loader refuses: clone() tensors that you keep for long. The last batch of an
+    epoch may be smaller. With `device` the tensors are torch's memory on that device, one piece for each batch.
 
-    The same arguments give the same batches for any number of readers: order and augmentation are functions of seed, epoch and
-    position. Readers and batches ahead are chosen, and adapted while the loop waits: plan() says why.
+    The same arguments give the same batches for any number of readers, because order and augmentation are functions of seed, epoch
+    and position. The numbers of readers and of batches ahead are chosen, and adapted while the loop waits; plan() gives the
+    reasons.
 
     Arguments:
-        pipeline: what is read, as of headrace.hdf5().
-        batch_size: samples per rank (of each data set where there are groups).
-        shuffle: a new order in each epoch; else the order of the files.
-        seed: of order and augmentation.
-        drop_last: without the last smaller batch of an epoch.
-        readers: threads; None: chosen; 0: the calling thread reads.
-        prefetch: batches ready ahead, at first.
-        cache: "auto" keeps samples in memory once read where all fit into cache_bytes (half of the free memory); "ram" keeps those that
-            fit; "off". What is random is drawn after it.
-        max_buffer_bytes: of all batches; None: 1 GiB, or three batches.
-        bad_samples: one that can't be read raises DataError ("fail"), is left out ("skip"), is replaced ("substitute"), or is replaced
-            and not read again ("quarantine"); never more than max_bad_fraction of an epoch.
-        rank, ranks: of this process; None: those of torch.distributed if it has been initialised. Every rank has equally many batches.
-        as_: "torch" or "numpy"; None: torch where it is installed.
-        device: "cuda" or "cuda:1": tensors on that GPU, copied while the step before computes, ready for the stream that is current when
-            the loop gets them. The loop is one batch behind the readers. None: host memory.
+        pipeline: the source of samples, such as the result of headrace.hdf5().
+        batch_size: samples per rank (of each data set if there are groups).
+        shuffle: True: a new order in each epoch; False: the order of the files.
+        seed: the seed of order and augmentation.
+        drop_last: leaves out a smaller last batch of an epoch.
+        readers: number of reader threads; None: chosen; 0: the calling thread reads.
+        prefetch: number of batches that are ready ahead, at first.
+        cache: "auto" keeps all samples in memory after their first read if they fit into cache_bytes (default: half of the free
+            memory); "ram" keeps the samples that fit; "off" keeps none. Random changes are made after the cache.
+        max_buffer_bytes: limit for the memory of all batches; None: 1 GiB, or three batches.
+        bad_samples: what happens to a sample that can't be read: "fail" raises DataError, "skip" leaves it out, "substitute" replaces
+            it, "quarantine" replaces it and never reads it again. More than max_bad_fraction of an epoch raises DataError.
+        rank, ranks: of this process; None: those of torch.distributed if it is initialised. Every rank has the same number of batches.
+        as_: "torch" or "numpy"; None: torch if it is installed.
+        device: "cuda" or "cuda:1": tensors on that GPU. They are copied while the previous step computes, and are ready for the
+            stream that is current when the loop gets them. The loop is one batch behind the readers. None: host memory.
 
     A loader belongs to one process: in a fork of it, it raises MomentError. Calls from several threads wait for each other.
     """
@@ -152,7 +154,7 @@ class Loader:
                  max_buffer_bytes: int | None = None, bad_samples: str = "fail", max_bad_fraction: float = 0.001,
                  rank: int | None = None, ranks: int | None = None, as_: str | None = None, device: Any = None):
         self._device = None
-        self._ahead: collections.deque = collections.deque()  # with a device: batches, the end of an epoch or a failure, not yet the loop's
+        self._ahead: collections.deque = collections.deque()  # with a device: batches, an epoch's end or a failure, not yet passed to the loop
         if not isinstance(pipeline, Pipeline):
             raise KindError(f"a loader of {type(pipeline).__name__}", "headrace.Loader()",
                             "give a pipeline, as of headrace.hdf5(); for a torch Dataset there is headrace.exact()")
@@ -175,7 +177,8 @@ class Loader:
         text = _library.encoded(description)
         self._library = library()
         self._lock = threading.RLock()
-        # One of these two owns a batch that the loop has not had yet: no exception of a signal loses it, and handlers may call the loader.
+        # Until the loop gets a batch, one of these two owns it: an exception of a signal can't lose the batch, and handlers may
+        # call the loader.
         self._batch = _library.Batch()     # its slot is not null
         self._slot: _Slot | None = None
         self._batch_at = ctypes.byref(self._batch)
@@ -193,10 +196,10 @@ class Loader:
             if self._device.problem():
                 warnings.warn(f"batches are copied from pageable memory, slowly: {self._device.problem()}", LoaderWarning,
                               stacklevel=_levels_to_the_caller())
-        self._current: object = None  # the mark of the loop whose turn it is
-        self._epoch, self._handed = 0, 0  # batches of this epoch that a loop has had
-        self._bad = 0                     # samples of these that could not be read
-        self._resumed = False             # the next loop goes on with the epoch
+        self._current: object = None  # the mark of the loop that may take batches now
+        self._epoch, self._handed = 0, 0  # batches of this epoch that a loop has got
+        self._bad = 0                     # samples of these batches that could not be read
+        self._resumed = False             # the next loop continues this epoch
         self._notes: list[str] = []
 
     # -- the loop
@@ -205,7 +208,7 @@ class Loader:
         return _Epoch(self)
 
     def __len__(self) -> int:
-        """Batches of an epoch, on each rank."""
+        """The number of batches of an epoch, on each rank."""
         return self._batches
 
     def _next(self, epoch: _Epoch) -> dict:
@@ -230,7 +233,7 @@ class Loader:
             return made
 
     def _pull(self, waits: bool = True) -> int:
-        """Asks the library for the next batch: BATCH, END, or without waiting NOT_YET."""
+        """Asks the library for the next batch. Returns BATCH or END, or NOT_YET if it must not wait."""
         if self._slot is not None or self._batch.slot:
             return BATCH
         call, at = self._library.next, self._batch_at
@@ -253,7 +256,7 @@ class Loader:
         slot = self._slot
         if slot is None:
             self._slot = slot = _Slot(self._library.release)
-            slot.address, self._batch.slot = self._batch.slot, None  # Python hears no signal since the slot was made
+            slot.address, self._batch.slot = self._batch.slot, None  # Python handles no signal since the slot was made
             if slot.address is None:
                 self._slot = None
                 self._refuse_moved(slot)
@@ -265,7 +268,8 @@ class Loader:
             raise MomentError("a signal handler gave the loader another place", "headrace.Loader", "begin another loop, which starts there")
 
     def _next_on_device(self, epoch: _Epoch) -> dict:
-        """The batch whose copy was begun one step ago. The copy of the next is begun before the loop gets it, if that one has been read."""
+        """Returns the batch whose copy was started one step ago. First starts the copy of the next batch, if that batch has been
+        read."""
         ahead = self._ahead
         if not ahead:
             self._look_ahead(waits=True)
@@ -275,7 +279,7 @@ class Loader:
             try:
                 raise first
             finally:
-                del first  # or it would keep its traceback, and that all that the calls held
+                del first  # otherwise it would keep its traceback, and all objects of those calls
         if first == END:
             ahead.clear()
             epoch.over = True
@@ -299,7 +303,7 @@ class Loader:
             self._ahead.append(END)
         elif code == BATCH:
             slot = self._taken()
-            copy = self._device.start(self._batch, slot)  # where the device has no memory, the batch comes again
+            copy = self._device.start(self._batch, slot)  # if the device has no memory, the same batch comes again
             self._refuse_moved(slot)
             self._slot = None
             self._ahead.append(copy)
@@ -312,13 +316,13 @@ class Loader:
         self._give_back()
 
     def _give_back(self) -> None:
-        """Of a batch that the loop shall not have."""
+        """Returns a batch that the loop will not get."""
         self._slot = None
         slot, self._batch.slot = self._batch.slot, None
         self._library.release(slot)
 
     def _not_had(self) -> list:
-        """(epoch, number, samples, bad samples) of each batch that the library has handed over, and the loop has not had."""
+        """(epoch, number, samples, bad samples) of each batch that the library has returned but the loop has not got yet."""
         batches = [(copy.epoch, copy.index, copy.rows, copy.bad) for copy in self._ahead if isinstance(copy, _device.Copy)]
         last = self._batch
         if self._slot is not None or last.slot:
@@ -353,13 +357,13 @@ class Loader:
 
     @property
     def epoch(self) -> int:
-        """The epoch of the next batch; where the latest loop has had all batches of its epoch, the epoch after it."""
+        """The epoch of the next batch. If the latest loop has got all batches of its epoch, the epoch after it."""
         return self._epoch + (self._handed == self._batches)
 
     def state_dict(self) -> dict:
-        """The place after the batches that the loop has had: about 400 bytes of plain numbers and texts. In mid-epoch too; at the end of
-        an epoch it is the beginning of the next. After a `break` it is the place of the break: a loop that loads it goes on there. The first
-        call reads parts of the files, for their digest."""
+        """The position after the batches that the loop has got: about 400 bytes of plain numbers and texts. Valid in mid-epoch too;
+        at the end of an epoch it is the beginning of the next. After a `break` it is the position of the break, and a loop that
+        loads it continues there. The first call reads parts of the files, for their digest."""
         with self._lock:
             state = {"headrace": 1, **_library.text(self._library.state(self._opened()))}
             for epoch, number, _, _ in self._not_had()[:1]:
@@ -367,9 +371,10 @@ class Loader:
             return state
 
     def load_state_dict(self, state: Mapping[str, Any], accept_changed: bool = False) -> None:
-        """The next `for` goes on at that place, with the same batches, for any number of readers, and with another number of ranks where
-        batch_size times ranks is the same. StateError for a state of another pipeline, seed or batch size, and where the files hold
-        something else (of large files parts are compared; names and places don't count), unless `accept_changed`."""
+        """Makes the next `for` continue at that position, with the same batches, for any number of readers. The number of ranks may
+        change if batch_size times ranks stays the same. Raises StateError for a state of another pipeline, seed or batch size.
+        Also raises it if the files have other contents, unless `accept_changed`. For large files only parts are compared; names
+        and folders do not count."""
         if not isinstance(state, Mapping) or state.get("headrace") != 1:
             raise StateError("this is no state of a headrace.Loader", "load_state_dict()", "give what state_dict() returned")
         with self._lock:
@@ -384,7 +389,7 @@ class Loader:
     # -- what it does
 
     def counters(self) -> dict:
-        """Since the loader was made: batches, samples and bad_samples handed over; wait_seconds of the loop; read_seconds and
+        """Counts since the loader was made: batches, samples and bad_samples returned; wait_seconds of the loop; read_seconds and
         read_cpu_seconds over all readers; python_seconds in Python functions of map(); readers, buffer_bytes, cache, slow_files."""
         with self._lock:
             said = _library.text(self._library.counters(self._opened()))
@@ -394,7 +399,7 @@ class Loader:
         return {**said, "python_seconds": self._maps.seconds}
 
     def plan(self) -> str:
-        """What was chosen, and why: readers, cache, memory, how files are read; and each change since."""
+        """The loader's choices and their reasons (readers, cache, memory, how files are read), and each later change."""
         return "\n".join(f"{name:<10}{text}" for name, text in self._plan())
 
     def _plan(self) -> list[tuple[str, str]]:
@@ -431,18 +436,18 @@ class Loader:
 
     @property
     def dataset(self) -> _Samples:
-        """For programs that ask for len(loader.dataset): the samples of an epoch over all ranks."""
+        """For programs that call len(loader.dataset): the number of samples in an epoch over all ranks."""
         return _Samples(self._samples)
 
     @property
     def sampler(self) -> None:
-        """The loader has the order itself."""
+        """None, because the loader itself decides the order."""
         return None
 
     # -- life
 
     def close(self) -> None:
-        """Stops the readers. Batches stay valid while they are held. May be called twice."""
+        """Stops the readers. Batches stay valid as long as they are held. Further calls do nothing."""
         if self._handle is None:
             return
         with self._lock:
@@ -454,7 +459,7 @@ class Loader:
                         try:
                             self._device.close()
                         finally:
-                            self._ahead.clear()  # after the copies: what another thread allocates may get their memory
+                            self._ahead.clear()  # after the copies, because memory that another thread allocates may be memory of these copies
                 finally:
                     self._library.close(handle)
 

@@ -1,12 +1,12 @@
-"""What a loader reads: sources of samples, and what selects, joins and changes them.
+"""Describes what a loader reads: sources of samples, and operations that select, join and change samples.
 
     data = headrace.hdf5("sky/*.h5", {"vis": "/vis", "truth": "/cosmo"})
     data = data.augment(["vis", "truth"], headrace.random_flip([-1]), headrace.random_roll([-2]))
     train, held_out = data.split(0.9, seed=1)          # the same samples in every run
 
-A pipeline is a description: nothing is opened before a Loader is made of it. Paths are seen from the current folder. A pattern such as
-*.h5 may be the last part of a path; its files are sorted by name. In an array of a sample the last axes are rows and columns; axes are
-counted from the end: -1 columns, -2 rows, -3 depth.
+A pipeline is a description: files are opened when a Loader is made of it. Paths are relative to the current folder. The last part
+of a path may be a pattern such as *.h5, whose files are sorted by name. The last axes of a sample's array are rows and columns.
+Axes are counted from the end: -1 columns, -2 rows, -3 depth.
 """
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Step:
 
 
 class Pipeline:
-    """A source of samples, made by hdf5(), nifti(), images(), npy(), npz(), csv(), tokens(), concat() or groups(). Never changed: each
-    method returns another pipeline."""
+    """A source of samples, made by hdf5(), nifti(), images(), npy(), npz(), csv(), tokens(), concat() or groups(). It never
+    changes: each method returns another pipeline."""
 
     def __init__(self, part: Mapping[str, Any]):
         self._part = dict(part)
@@ -50,8 +50,8 @@ class Pipeline:
         return Pipeline({"kind": kind, **keys, "of": self._part})
 
     def augment(self, fields: str | Sequence[str], *steps: Step) -> Pipeline:
-        """Steps on `fields`, drawn anew at each read by (seed, epoch, position): the same numbers for all fields of one call, so that a
-        picture and its mask are flipped alike. They run on the reader threads."""
+        """Applies steps to `fields`. Each read draws new random numbers by (seed, epoch, position). All fields of one call get the
+        same numbers, so that a picture and its mask are flipped alike. The steps run on the reader threads."""
         names = [fields] if isinstance(fields, str) else list(fields)
         for step in steps:
             if not isinstance(step, Step):
@@ -59,18 +59,18 @@ class Pipeline:
         return self._above("augment", names=names, steps=[step._json for step in steps])
 
     def split(self, share: float = 0.9, *, seed: int = 0) -> tuple[Pipeline, Pipeline]:
-        """Two pipelines: about `share` of the samples, and the others. Which samples is a function of `seed` and their number alone: the
-        same in every run, and samples that are appended later move none."""
+        """Returns two pipelines: about `share` of the samples, and the others. The choice depends only on `seed` and the number of
+        a sample. So it is the same in every run, and samples that are appended later move no other sample."""
         if not 0 < share < 1:
             raise UsageError(f"a share of {share}", "Pipeline.split()", "give a number between 0 and 1")
         return self.share(0, share, seed=seed), self.share(share, 1, seed=seed)
 
     def share(self, begin: float, end: float, *, seed: int = 0) -> Pipeline:
-        """The samples whose number, drawn from 0 to 1, lies in [begin, end): for splits in more than two parts."""
+        """The samples whose random number, drawn from 0 to 1, is in [begin, end). For splits into more than two parts."""
         return self._above("share", **{"from": begin, "to": end}, seed=seed)
 
     def subset(self, indices: Iterable[int]) -> Pipeline:
-        """Samples by their numbers, in this order; a number may come twice."""
+        """The samples with these numbers, in this order; a number may occur several times."""
         numbers = [index.item() if hasattr(index, "item") else index for index in indices]
         for number in numbers:
             if isinstance(number, bool) or not isinstance(number, int):
@@ -88,16 +88,16 @@ class Pipeline:
 
     def map(self, function: Callable | int, makes: Mapping[str, tuple[str, Sequence[int]]], *, name: str | None = None,
             drops: Sequence[str] = ()) -> Pipeline:
-        """Fields made by a function, sample by sample, on the reader threads. `makes` names them: {"x": ("f32", (3, 64))}. A field with
-        the name of one of the source replaces it; the others are passed on but for `drops`. A state is loaded only where `name`, by
-        default the function's, is the same: put parameters into it.
+        """Adds fields that a function makes from each sample, on the reader threads. `makes` names them: {"x": ("f32", (3, 64))}. A
+        made field replaces a field of the same name. All other fields are passed on, except those in `drops`. `name` is by
+        default the function's name. A state can be loaded only if `name` is the same, so put parameters into it.
 
-        A Python function is called as function(sample, random): `sample` is {field: numpy array}, valid during the call; `random` a
-        numpy Generator of this sample, epoch and position; it returns {field: array}. Only one thread at a time runs Python: such
-        functions hold back readers and the training loop, and Loader.counters()["python_seconds"] says how long.
-        The address of a C function, or a function compiled by numba.cfunc, runs on all readers at once:
-        int f(const void* const* fields, void* const* made, uint64_t seed, void* context), `makes` sorted by name; 0 = done.
-        An exception, and another value than 0, is a bad sample: see Loader(bad_samples=...)."""
+        A Python function is called as function(sample, random). `sample` is {field: numpy array}, valid during the call. `random`
+        is a numpy Generator for this sample, epoch and position. The function returns {field: array}. Only one thread at a time
+        runs Python, so such functions slow down readers and the training loop; Loader.counters()["python_seconds"] says how long.
+        The address of a C function, or a function compiled by numba.cfunc, runs on all readers at once: int f(const void* const*
+        fields, void* const* made, uint64_t seed, void* context), with `makes` sorted by name. It returns 0 for success. An
+        exception, or another result than 0, means a bad sample: see Loader(bad_samples=...)."""
         address = function if isinstance(function, int) else getattr(function, "address", None)
         if address is None and not callable(function):
             raise KindError(f"the function of a map is {function!r}", "Pipeline.map()", "give a function, or the address of a C function")
@@ -112,14 +112,14 @@ class Pipeline:
 
 
 class _Function:
-    """The function of a map: numbered when a loader is opened."""
+    """The function of a map. It gets a number when a loader is opened."""
 
     def __init__(self, function: Any, address: int | None):
         self.function, self.address = function, address
 
 
 def described(part: Any, functions: list[_Function]) -> Any:
-    """The JSON of a part, with functions replaced by their numbers in `functions`."""
+    """The JSON of a part. Its functions are replaced by their numbers in `functions`."""
     if isinstance(part, _Function):
         functions.append(part)
         return len(functions) - 1
@@ -155,9 +155,9 @@ def _files(paths: Path | Iterable[Path], call: str) -> list[str]:
 
 def hdf5(files: Path | Iterable[Path], datasets: Mapping[str, str], *, rows: bool = True,
          keep: Mapping[str, Sequence[tuple[int, int]]] | None = None) -> Pipeline:
-    """Data sets of HDF5 files: {"x": "/x"} names each field and its data set. A sample is an index of the first axis (rows=True), or a
-    file (rows=False). Files must agree in types and shapes, but for the first axis of rows. `keep` reads parts [begin, end) of a field's
-    last axes: {"vis": [(0, 64)]}."""
+    """Data sets of HDF5 files: {"x": "/x"} names each field and its data set. A sample is an index of the first axis (rows=True) or
+    a whole file (rows=False). All files must have the same types and shapes; with rows=True the first axis may differ. `keep`
+    reads only parts [begin, end) of a field's last axes: {"vis": [(0, 64)]}."""
     part: dict[str, Any] = {"kind": "hdf5", "files": _files(files, "hdf5"), "datasets": dict(datasets), "rows": rows}
     if keep:
         part["keep"] = {name: [list(pair) for pair in pairs] for name, pairs in keep.items()}
@@ -166,8 +166,8 @@ def hdf5(files: Path | Iterable[Path], datasets: Mapping[str, str], *, rows: boo
 
 def nifti(files: Path | Iterable[Path], *, name: str = "volume", crop: Sequence[int] = (), random: bool = True,
           as_float: bool = False) -> Pipeline:
-    """Volumes of .nii and .nii.gz files, or a block of `crop` voxels of each (one size per axis, slowest first), at a random place or in
-    the centre. Values are those stored, or f32 scaled as the header says (as_float)."""
+    """Volumes of .nii and .nii.gz files. With `crop` (one size per axis, slowest first), a block of each volume, at a random place
+    or in the centre. Values are the stored numbers, or with as_float f32 values scaled as the header says."""
     return Pipeline({"kind": "nifti", "files": _files(files, "nifti"), "name": name, "crop": list(crop), "random": random, "as_float": as_float})
 
 
@@ -175,10 +175,10 @@ def images(files: Path | Iterable[Path] | None = None, *, labelled: Path | None 
            crop: tuple[int, int] = (224, 224), pixels: str = "rgb", random: bool = True, flip: bool = False, reduce: bool = False,
            normalise: bool = False, mean: Sequence[float] = (0.485, 0.456, 0.406),
            deviation: Sequence[float] = (0.229, 0.224, 0.225)) -> Pipeline:
-    """Crops of JPEG and PNG files: u8 [height, width, channels], or with normalise=True f32 [channels, height, width] of
-    (value / 255 - mean) / deviation. `labelled` is a folder with a folder for each class instead of `files`, and adds "label", i64 [].
-    Pictures are not resized: one that is smaller than the crop is a bad sample. `reduce` decodes a JPEG at 1/2, 1/4 or 1/8 of its size
-    where the crop still fits. `pixels`: "rgb" or "gray"."""
+    """Crops of JPEG and PNG files: u8 [height, width, channels], or with normalise=True f32 [channels, height, width] of (value /
+    255 - mean) / deviation. `labelled`, instead of `files`, is a folder with a subfolder for each class, and adds the field
+    "label", i64 []. Pictures are not resized, so a picture that is smaller than the crop is a bad sample. `reduce` decodes a
+    JPEG at 1/2, 1/4 or 1/8 of its size if the crop still fits. `pixels`: "rgb" or "gray"."""
     part: dict[str, Any] = {"kind": "images", "name": name, "crop": list(crop), "pixels": pixels, "random": random, "flip": flip,
                             "reduce": reduce, "normalise": normalise, "mean": list(mean), "deviation": list(deviation)}
     if (files is None) == (labelled is None):
@@ -191,12 +191,12 @@ def images(files: Path | Iterable[Path] | None = None, *, labelled: Path | None 
 
 
 def npy(arrays: Mapping[str, Path]) -> Pipeline:
-    """Rows of .npy files, each a field: {"x": "x.npy", "y": "y.npy"}. The first axes must be equally long."""
+    """Rows of .npy files, each file a field: {"x": "x.npy", "y": "y.npy"}. The first axes must have equal length."""
     return Pipeline({"kind": "npy", "arrays": {name: _file(path, "npy") for name, path in arrays.items()}})
 
 
 def npz(files: Path | Iterable[Path], names: Sequence[str] = ()) -> Pipeline:
-    """A sample is an .npz file; its fields are the arrays `names`, or all of them."""
+    """Each .npz file is a sample. Its fields are the arrays `names`, or all arrays."""
     return Pipeline({"kind": "npz", "files": _files(files, "npz"), "names": list(names)})
 
 
@@ -208,8 +208,9 @@ def csv(file: Path, columns: Mapping[str, str | Sequence[str] | None], *, whole:
 
 
 def tokens(file: Path, window: int, *, overlap: int = 0, dtype: str | None = None, vocabulary: int | None = None) -> Pipeline:
-    """Windows of `window` tokens, the field "tokens": of a token file of Millrace, or of bare little-endian ids of dtype "u16" or "u32",
-    all below `vocabulary`. Neighbours share `overlap` tokens: 1 where the next token is the target."""
+    """Windows of `window` tokens, as the field "tokens", from a token file of Millrace. With `dtype` "u16" or "u32", from a file of
+    bare little-endian ids, all below `vocabulary`. Neighbouring windows share `overlap` tokens: 1 if the next token is the
+    target."""
     sizes = {None: 0, "u16": 2, "uint16": 2, "u32": 4, "uint32": 4}
     if dtype not in sizes:
         raise UsageError(f"tokens of dtype {dtype!r}", "headrace.tokens()", 'give "u16" or "u32", or None for a token file of Millrace')
@@ -228,9 +229,9 @@ def concat(pipelines: Iterable[Pipeline]) -> Pipeline:
 
 def groups(pipelines: Mapping[str, Pipeline], grouping: str = "each", *, weights: Mapping[str, float] | None = None,
            samples_per_epoch: int | None = None) -> Pipeline:
-    """Several data sets of different shapes in each batch: {"a": {field: tensor}, "b": ...}. `grouping`: "each" has batch_size rows of
-    each until the longest ends; "repeat" begins the shorter ones again; "cut" ends with the shortest; "mix" has batch_size rows in total,
-    drawn by `weights`. A group may have no rows."""
+    """Several data sets of different shapes in each batch: {"a": {field: tensor}, "b": ...}. `grouping`: "each" has batch_size rows
+    of each until the longest ends; "repeat" begins the shorter ones again; "cut" ends with the shortest; "mix" has batch_size
+    rows in total, drawn by `weights`. A group may have no rows."""
     part: dict[str, Any] = {"kind": "groups", "grouping": grouping, "of": {name: _part(one, "groups") for name, one in pipelines.items()}}
     if weights:
         part["weights"] = dict(weights)
@@ -240,35 +241,36 @@ def groups(pipelines: Mapping[str, Pipeline], grouping: str = "each", *, weights
 
 
 def random_crop(size: Sequence[int], *, margin: Sequence[int] = (), border: str = "constant", value: float = 0) -> Step:
-    """A part of `size` (of the last axes) at a random place, within margins that are added first: constant, or border="reflect"."""
+    """Cuts out a part of `size` (of the last axes) at a random place. Margins are added first: constant, or border="reflect"."""
     return Step("random_crop", size=list(size), margin=list(margin), border=border, value=value)
 
 
 def centre_crop(size: Sequence[int], *, margin: Sequence[int] = (), border: str = "constant", value: float = 0) -> Step:
-    """The central part of `size`."""
+    """Cuts out the central part of `size`."""
     return Step("centre_crop", size=list(size), margin=list(margin), border=border, value=value)
 
 
 def pad(margin: Sequence[int], *, border: str = "constant", value: float = 0) -> Step:
-    """Margins on both sides of the last axes."""
+    """Adds margins on both sides of the last axes."""
     return Step("pad", margin=list(margin), border=border, value=value)
 
 
 def random_flip(axes: Sequence[int], probability: float = 0.5) -> Step:
-    """Each of `axes` reversed with `probability`."""
+    """Reverses each of `axes` with `probability`."""
     return Step("random_flip", axes=list(axes), probability=probability)
 
 
 def random_roll(axes: Sequence[int]) -> Step:
-    """Each of `axes` shifted cyclically, for periodic arrays."""
+    """Shifts each of `axes` cyclically, for periodic arrays."""
     return Step("random_roll", axes=list(axes))
 
 
 def normalise(mean: Sequence[float], deviation: Sequence[float]) -> Step:
-    """f32 of (x - mean) / deviation, one number for each index of the first axis, or one for all; u8 is divided by 255 first."""
+    """Computes (x - mean) / deviation as f32, with one number for each index of the first axis, or one for all; u8 is first divided
+    by 255."""
     return Step("normalise", mean=list(mean), deviation=list(deviation))
 
 
 def gaussian_noise(deviation: float) -> Step:
-    """Normal numbers added to an f32 array."""
+    """Adds normal random numbers to an f32 array."""
     return Step("gaussian_noise", deviation=deviation)

@@ -1,7 +1,8 @@
 """`headrace run -- python train.py`: starts a program in the environment that a training loop on a CPU needs.
 
-With `--quiet` this process becomes the program. Else it stays as its parent, to count page faults, and passes everything on: exit status,
-the signal that ended it, signals that are sent to this process alone. Standard input and output are the program's own.
+With `--quiet` this process becomes the program. Otherwise this process stays as the program's parent, to count page faults, and
+passes everything on: the exit status, the signal that ended the program, and signals that are sent only to this process. Standard
+input and output are the program's own.
 """
 from __future__ import annotations
 
@@ -32,17 +33,17 @@ parallel loops. Variables that you have set stay. At the end it says how many pa
   --quiet     say nothing: headrace becomes COMMAND, without a process beside it
   --compare   run COMMAND twice to its end, first as it is and then so, and compare both; what COMMAND writes, it writes twice
 """
-# All but those of job control, of children, of a process's own mistakes, and those that Python ignores.
+# All signals except those of job control, of children and of a process's own errors, and those that Python ignores.
 PASSED_ON = tuple(signal.valid_signals() - {
     signal.SIGKILL, signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU, signal.SIGCONT, signal.SIGCHLD, signal.SIGILL, signal.SIGTRAP,
     signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGSEGV, signal.SIGSYS, signal.SIGPIPE, signal.SIGXFSZ})
 PR_SET_PDEATHSIG = 1
-GROUP_SECONDS = 0.1  # in which a signal to a whole process group has reached all of it
+GROUP_SECONDS = 0.1  # seconds after which a signal to a process group has reached all of its processes
 
 
 @dataclass
 class Usage:
-    """What a finished program and the processes that it waited for took. Seconds, bytes."""
+    """The resources that a finished program and the processes that it waited for have used. Seconds, bytes."""
 
     status: int  # as os.waitpid returns it
     wall: float
@@ -63,7 +64,7 @@ def _where(words: Sequence[str], verb: str = "run") -> str:
 
 
 def parse(words: Sequence[str]) -> tuple[set[str], list[str]]:
-    """The options before `--`, and the command behind it."""
+    """The options before `--`, and the command after it."""
     right = "headrace run -- python train.py"
     if "--" not in words:
         if any(word in ("--help", "-h") for word in words):
@@ -85,7 +86,7 @@ def parse(words: Sequence[str]) -> tuple[set[str], list[str]]:
 
 
 def _script_of(command: Sequence[str]) -> str | None:
-    """The script that a Python is to run, if its words are simple: python [-u ...] train.py."""
+    """The script that a Python command runs, if its words are simple: python [-u ...] train.py."""
     if not re.fullmatch(r"python[\d.]*[a-z]?", os.path.basename(command[0])):
         return None
     for word in command[1:]:
@@ -96,7 +97,7 @@ def _script_of(command: Sequence[str]) -> str | None:
 
 
 def check(command: Sequence[str], verb: str = "run") -> None:
-    """Raises what `exec` or Python would say later and less clearly. `verb`: the command of headrace that would start it."""
+    """Raises errors that `exec` or Python would report later and less clearly. `verb`: the command of headrace that would start it."""
     program, where = command[0], _where(["--", *command], verb)
     assignment, _, _ = program.partition("=")
     if "=" in program and assignment.isidentifier():
@@ -118,7 +119,7 @@ def check(command: Sequence[str], verb: str = "run") -> None:
 
 
 def _become(command: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
-    # Python ignores these two for itself, and what is ignored stays so through exec.
+    # Python ignores these two signals for itself, and ignored signals stay ignored through exec.
     for name in ("SIGPIPE", "SIGXFSZ"):
         signal.signal(getattr(signal, name), signal.SIG_DFL)
     try:
@@ -129,9 +130,10 @@ def _become(command: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
 
 
 def _listen(parent_gone: int, heard: int) -> NoReturn:
-    """In a process beside the program: writes the number of each signal that reaches it, until the parent is gone.
+    """Runs in a process next to the program: writes the number of each signal that reaches it, until the parent is gone.
 
-    A signal to the whole group (from a terminal, from Slurm) reaches the program by itself; the parent passes on what it alone got.
+    A signal to the whole group (from a terminal, from Slurm) reaches the program directly. The parent passes on only signals that
+    it alone got.
     """
     poll = select.poll()
     poll.register(parent_gone, select.POLLIN | select.POLLHUP)
@@ -148,7 +150,7 @@ class _Parent:
     def __init__(self, command: Sequence[str], environment: Mapping[str, str]):
         self.command, self.environment = command, environment
         self.told: list[int] = []  # signals that the listener got
-        # What started this process may have left SIGCHLD ignored: then nobody would say that the program has ended.
+        # The starter of this process may have left SIGCHLD ignored; then this process would never learn that the program has ended.
         self.of_children = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         self.before = signal.pthread_sigmask(signal.SIG_BLOCK, [*PASSED_ON, signal.SIGCHLD])
         self.listener, self.heard, self.alive = self._start_listener()
@@ -163,7 +165,7 @@ class _Parent:
         if listener == 0:
             os.close(alive)
             for number in {0, 1, 2} - {gone, tell}:  # a pipe that waits for the program's end must not wait for this process
-                with contextlib.suppress(OSError):  # closed by who started headrace
+                with contextlib.suppress(OSError):  # the process that started headrace closed it
                     os.close(number)
             _listen(gone, tell)
         os.close(gone)
@@ -176,7 +178,7 @@ class _Parent:
         if program:
             return program
         try:
-            # A parent that is killed takes the program with it, as if they were one.
+            # If the parent is killed, the program ends too, as if they were one process.
             ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != parent:
                 os._exit(1)
@@ -193,7 +195,7 @@ class _Parent:
         signal.pthread_sigmask(signal.SIG_SETMASK, self.before)
 
     def _reached_all(self, number: int) -> bool:
-        """Whether the listener got this signal too."""
+        """True if the listener got this signal too."""
         end = time.monotonic() + GROUP_SECONDS
         while number not in self.told:
             left = end - time.monotonic()
@@ -224,26 +226,27 @@ class _Parent:
                 os.kill(self.program, found.si_signo)
         wall = time.monotonic() - self.began
         self._end_listener()
-        while signal.sigtimedwait([signal.SIGCHLD, *PASSED_ON], 0):  # the program has answered them
+        while signal.sigtimedwait([signal.SIGCHLD, *PASSED_ON], 0):  # the program has handled them
             pass
         self._restore_signals()
         return Usage(status, wall, used.ru_utime, used.ru_stime, used.ru_minflt + used.ru_majflt, used.ru_maxrss * 1024)
 
 
 def start_and_wait(command: Sequence[str], environment: Mapping[str, str], meanwhile: Callable[[], float | None] = lambda: None) -> Usage:
-    """Runs `command` as a child and says what it took. Signals to this process reach it; call it in the main thread of a process that
-    has no other. `meanwhile` is called while the child runs, and says after how many seconds it wants to be called again; None: never."""
-    for stream in filter(None, (sys.stdout, sys.stderr)):  # it may be closed
+    """Runs `command` as a child and returns what it used. Signals to this process reach the child. Call it in the main thread of a
+    process without other threads. `meanwhile` is called while the child runs, and returns the seconds until its next call; None:
+    it is not called again."""
+    for stream in filter(None, (sys.stdout, sys.stderr)):  # stdout may be closed
         stream.flush()
     return _Parent(command, environment).wait(meanwhile)
 
 
 def end_as(status: int) -> int:
-    """The exit code of a finished program. Where a signal ended it, this process ends by the same."""
+    """The exit code of a finished program. If a signal ended the program, this process ends by the same signal."""
     if not os.WIFSIGNALED(status):
         return os.WEXITSTATUS(status)
     number = os.WTERMSIG(status)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))  # the program has left its core
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))  # the program has written its core file
     try:
         signal.signal(number, signal.SIG_DFL)
     except OSError:  # SIGKILL
@@ -253,13 +256,13 @@ def end_as(status: int) -> int:
 
 
 def tell(text: str) -> None:
-    """Says a line on stderr. Where that can't be written, on a full disk say, the command runs all the same and its exit code stays."""
+    """Prints a line on stderr. If that fails, for example on a full disk, the command still runs and keeps its exit code."""
     if sys.stderr is None:
         return
     try:
         print(text, file=sys.stderr, flush=True)
     except OSError:
-        sys.stderr = None  # else Python would write the rest at its end, and exit with 120
+        sys.stderr = None  # otherwise Python would write the rest at its end, and exit with 120
 
 
 def _tell(text: str) -> None:
@@ -274,7 +277,8 @@ def _announce(plan: Plan) -> None:
 
 
 def compare(command: Sequence[str], plan: Plan) -> int:
-    """Runs `command` as it is and with the plan's variables, and says what each took. The exit code is the first that is not 0."""
+    """Runs `command` without and with the plan's variables, and prints what each run used. The exit code is the first that is not
+    0."""
     _tell("compare  the command runs twice: first as it is")
     plain = start_and_wait(command, os.environ)
     _tell(f"as it is {plain}")
@@ -290,7 +294,7 @@ def compare(command: Sequence[str], plan: Plan) -> int:
 
 
 def main(words: Sequence[str]) -> int:
-    """`words`: what stands behind `headrace run`. Returns the exit code of the command; raises `Error` where it can't be started."""
+    """`words`: the words after `headrace run`. Returns the exit code of the command; raises `Error` if it can't be started."""
     options, command = parse(words)
     if "--help" in options:
         print(HELP, end="")

@@ -1,4 +1,4 @@
-"""`headrace tune -- python train.py`: tries values for a training script that is not changed, and says which lines to change."""
+"""`headrace tune -- python train.py`: tries values for an unchanged training script, and says which lines to change."""
 from __future__ import annotations
 
 import ctypes
@@ -36,10 +36,10 @@ and is ended after its steps. A trial in which Python, torch or safetensors woul
   --json        the result as JSON on stdout
 """
 RIGHT = "write: headrace tune -- python train.py"
-# Services that a training may log to: a trial is not a run of theirs.
+# Services to which a training may log, because a trial is not a run for them.
 TRACKERS_OFF = {"WANDB_MODE": "disabled", "COMET_MODE": "disabled", "NEPTUNE_MODE": "debug", "SWANLAB_MODE": "disabled", "CLEARML_OFFLINE_MODE": "1",
                 "MLFLOW_TRACKING_URI": "", "HF_HUB_DISABLE_TELEMETRY": "1"}
-FIRST_STEPS = 900  # seconds that a script may take to its first steps
+FIRST_STEPS = 900  # seconds that a script may take until its first steps
 WORDS = {"trainer": {"num_workers": "dataloader_num_workers", "persistent_workers": "dataloader_persistent_workers",
                      "prefetch_factor": "dataloader_prefetch_factor", "pin_memory": "dataloader_pin_memory"}}
 
@@ -84,9 +84,9 @@ class Trials:
         self.command, self.writes = list(command), writes
         self.theirs = os.getcwd()
         self.folder = Path(tempfile.mkdtemp(prefix=scratch.OWN))
-        self.where = ""          # the line of the DataLoader
-        self.evidence: dict[str, Any] = {}  # of the latest trial
-        self.hints: dict[str, str] = {}     # of the same, to be heeded where an argument is set
+        self.where = ""          # line of the DataLoader
+        self.evidence: dict[str, Any] = {}  # values of the latest trial
+        self.hints: dict[str, str] = {}     # warnings of the same trial for arguments that are set
         self.count = 0
         self.plan = plan_for(command, os.environ, this_machine())
 
@@ -139,12 +139,12 @@ class Trials:
 
 
 def _with_parent() -> None:
-    """A killed `headrace tune` takes the script with it."""
+    """Makes the kernel end the script if `headrace tune` is killed."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _wait(child: subprocess.Popen, result: Path) -> None:
-    """Until the trial's result is there or its script has ended."""
+    """Waits until the trial's result exists or its script has ended."""
     began = time.monotonic()
     while not result.exists() and child.poll() is None:
         if time.monotonic() - began > FIRST_STEPS and not any(result.parent.joinpath("watched").glob("process-*.json")):
@@ -153,7 +153,7 @@ def _wait(child: subprocess.Popen, result: Path) -> None:
 
 
 def _end(child: subprocess.Popen) -> None:
-    """Ends the script with its workers and ranks: they are a session of their own."""
+    """Ends the script with its workers and ranks, which form a separate session."""
     try:
         os.killpg(child.pid, signal.SIGKILL)
     except ProcessLookupError:
@@ -174,7 +174,7 @@ def _announce(command: Sequence[str], steps: int, minutes: float, writes: bool) 
 
 
 def _advice(evidence: dict[str, Any]) -> dict[str, Any]:
-    """Arguments that the doctor's findings set."""
+    """The arguments that the doctor's findings set."""
     try:
         found = verdict.diagnose(evidence)["findings"]
     except (Error, AttributeError):
@@ -200,7 +200,7 @@ def script_of(evidence: dict[str, Any]) -> Script:
 
 
 def lines_of(best: Setting, evidence: dict[str, Any], command: Sequence[str], hints: dict[str, str] | None = None) -> list[str]:
-    """What to write, in the words of the script's library."""
+    """The lines to write, in the terms of the script's library."""
     said, lines = evidence.get("script", {}), []
     dialect, where = said.get("dialect", "loop"), said.get("loader", {}).get("where", "")
     names = WORDS.get(dialect, {})
@@ -235,7 +235,8 @@ def _say(result: dict[str, Any]) -> None:
 
 
 def tune(command: Sequence[str], steps: int = 200, minutes: float = 30.0, writes: bool = False) -> dict[str, Any]:
-    """Searches, and returns {"settings", "change": lines to write, "speedup", "speedup_low", "speedup_high", "step_ms", "trials", "seconds"}."""
+    """Searches. Returns {"settings", "change": lines to write, "speedup", "speedup_low", "speedup_high", "step_ms", "trials",
+    "seconds"}."""
     began = time.monotonic()
     with Trials(command, writes) as trials:
         base = trials.run(Setting(), short_of(steps), None)
@@ -260,14 +261,14 @@ def _interrupt(number: int, _: Any) -> None:
 
 
 def main(words: Sequence[str]) -> int:
-    """`words`: what stands behind `headrace tune`. Returns the exit code."""
+    """`words`: the words after `headrace tune`. Returns the exit code."""
     chosen = parse(words)
     if chosen["help"]:
         print(HELP, end="")
         return 0
     check(chosen["command"], "tune")
     _announce(chosen["command"], chosen["steps"], chosen["minutes"], chosen["writes"])
-    # A terminal that is closed sends SIGHUP, unless nohup has it ignored.
+    # A terminal that is closed sends SIGHUP, unless nohup has made the process ignore it.
     before = {number: signal.signal(number, _interrupt) for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) != signal.SIG_IGN}
     try:
         result = tune(chosen["command"], chosen["steps"], chosen["minutes"], chosen["writes"])

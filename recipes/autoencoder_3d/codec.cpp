@@ -292,7 +292,7 @@ std::string VolumeCodec::decode(Fs& fs, const std::filesystem::path& in, const s
   std::string notice;
   for (std::size_t axis = 0; record && axis < 3; ++axis) {
     if ((record->shape[axis] + factor - 1) / factor == shape[axis + 1]) continue;
-    notice = "\n  its record is about another grid and is not used";
+    notice = "\n  its record describes another grid, so it is not used";
     record.reset();
   }
   std::string how;

@@ -172,7 +172,7 @@ std::string read_as_of(const std::vector<const VolumeFile*>& files) {
   return counts.size() > kNamed ? text + "; and " + std::to_string(counts.size() - kNamed) + " other forms" : text;
 }
 
-// Reports files with different orientations, because what is left in one file is right in the other.
+// Reports files with different orientations, because the left side in one file is then the right side in another.
 void note_orientation(const std::vector<const VolumeFile*>& files, std::vector<std::string>& notices) {
   std::vector<const VolumeFile*> oriented;
   std::ranges::copy_if(files, std::back_inserter(oriented), [](const VolumeFile* file) { return !file->orientation.empty(); });

@@ -1,4 +1,4 @@
-// Handles files that can't be used by the policy for bad samples: data.bad_samples and data.max_bad_fraction.
+// Applies the policy for bad samples (data.bad_samples and data.max_bad_fraction) to files that can't be used.
 #pragma once
 
 #include <cstdint>

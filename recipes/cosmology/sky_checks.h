@@ -25,7 +25,7 @@ inline constexpr double kDeadPower = 1e-10;     // as a share of the median chan
 // Returns a line if the validation has only one sample. Looks at no values.
 [[nodiscard]] std::vector<std::string> check_validation_sky(const Sky& sky);
 
-// Notices that validations stay at the variance of the target, which is the loss of a network that answers zero.
+// Detects that validations stay at the variance of the target, which is the loss of a network that answers zero.
 class PinnedLoss {
  public:
   // Takes the results of a validation after training step `step` (0-based): the power of recovered minus truth, and the power

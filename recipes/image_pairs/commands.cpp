@@ -101,7 +101,7 @@ std::vector<stdfs::path> images_named(const std::vector<stdfs::path>& words, std
   return files;
 }
 
-// The list must not replace what it is made from.
+// The list must not replace a file from which it is made.
 void refuse_input_as_output(const stdfs::path& out, const std::vector<stdfs::path>& inputs) {
   for (const stdfs::path& input : inputs) {
     std::error_code ignored;

@@ -126,7 +126,7 @@ TEST_F(FrozenBase, IsMovedByNoStepAndInNoOptimiserAndNoSnapshot) {
               }),
               testing::AllOf(testing::HasSubstr("the frozen weight"), testing::HasSubstr(file_.string())))
       << "another base was taken for the same";
-  // A given record takes the place of comparing values; here it is a record of other values.
+  // A given record replaces the comparison of values; the record here is of other values.
   load_model_tensors(other.model(), {{"model", saved}}, frozen, frozen);
   const Json of_other = record_of_frozen(other.model(), stepper, file_.string());
   EXPECT_THROW(load_model_tensors(resumed.model(), {{"model", saved}}, frozen, of_other), SnapshotError);

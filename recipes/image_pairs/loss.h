@@ -29,8 +29,8 @@ inline constexpr std::int64_t kAnswerKinds = 3;
 [[nodiscard]] LossTerm answer_loss(const at::Tensor& logits, const at::Tensor& labels, double similar, double swapped,
                                    bool doubled);
 
-// The lowest answer_loss() that an answer can reach which ignores the images, if there are `pairs` pairs of each label. 0 if
-// there are no pairs.
+// The lowest answer_loss() of an answer that ignores the images, if there are `pairs` pairs of each label. 0 if there are no
+// pairs.
 [[nodiscard]] double blind_answer_loss(const std::array<std::int64_t, kAnswerKinds>& pairs, double similar, double swapped,
                                        bool doubled);
 

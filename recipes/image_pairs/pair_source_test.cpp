@@ -30,7 +30,7 @@ class PairSourceTest : public testing::Test {
   PairSourceTest() { std::filesystem::create_directories(folder_); }
   ~PairSourceTest() override { std::filesystem::remove_all(folder_); }
 
-  // Writes an image in which every value tells its position and the number of the image.
+  // Writes an image in which every value shows its position and the number of the image.
   std::filesystem::path write(const std::string& name, std::int64_t side, std::uint8_t which,
                               format::Pixels pixels = format::Pixels::rgb) const {
     std::vector<std::byte> values(static_cast<std::size_t>(side * side) * static_cast<std::size_t>(pixels));

@@ -21,9 +21,9 @@ struct Pair {
   friend bool operator==(const Pair&, const Pair&) = default;
 };
 
-// Shuffles the groups of images with `seed` and deals them in turn to `folds` folds; an image without a group is a group of its
-// own. So all images of a group are on the same side of each fold. Returns the numbers of each fold's images. Throws DataError if
-// a fold would get fewer than two images.
+// Shuffles the groups of images with `seed` and deals them in turn to `folds` folds; an image without a group forms a separate
+// group. So all images of a group are on the same side of each fold. Returns the numbers of each fold's images. Throws DataError
+// if a fold would get fewer than two images.
 [[nodiscard]] std::vector<std::vector<std::int64_t>> deal_folds(std::span<const Labelled> labels, std::int64_t folds,
                                                                 std::uint64_t seed);
 

@@ -66,7 +66,7 @@ std::vector<Problem> answer_problems(const RecipeConfig& config) {
   const std::vector<std::int64_t>& ids = config.answer_token_ids;
   if (ids.empty()) {
     if (!config.prompt_token_ids.empty()) {
-      problems.push_back({"the prompt is given in tokens of the base, the three answers are not", "recipe.answer_token_ids",
+      problems.push_back({"recipe.prompt_token_ids is set, but recipe.answer_token_ids is not", "recipe.answer_token_ids",
                           "give the tokens of First, Second and Similar of the same tokenizer"});
     } else if (config.vocab_size < ByteTokens::kSize) {
       problems.push_back(
@@ -75,7 +75,7 @@ std::vector<Problem> answer_problems(const RecipeConfig& config) {
     }
   } else if (ids.size() != kAnswers || std::set(ids.begin(), ids.end()).size() != kAnswers) {
     problems.push_back(
-        {count_text(static_cast<std::int64_t>(ids.size())) + " tokens for the answers, which are three different ones",
+        {count_text(static_cast<std::int64_t>(ids.size())) + " tokens for the answers, but there must be three different tokens",
          "recipe.answer_token_ids", "give the first token of each of First, Second and Similar"});
   } else {
     add_vocabulary_problem(ids, config, false, problems);
@@ -97,7 +97,7 @@ std::vector<Problem> prompt_problems(const RecipeConfig& config) {
   const std::string key = listed ? "recipe.prompt_token_ids" : "recipe.question";
   if (!prompt) {
     problems.push_back({"the prompt has " + count_text(std::ranges::count(config.prompt_token_ids, config.image_token_id)) +
-                            " image tokens " + count_text(config.image_token_id) + ", not two images of one or of " +
+                            " image tokens " + count_text(config.image_token_id) + ", but two images take one token each, or " +
                             count_text(patches_of(config)) + " tokens each",
                         "recipe.prompt_token_ids, recipe.image_token_id",
                         "put recipe.image_token_id at the place of each image"});

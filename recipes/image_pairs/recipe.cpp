@@ -161,8 +161,8 @@ PairModel& ImagePairs::model() {
   const Counts counts = parameter_counts(recipe_);
   const bool has_base = !recipe_.base_weights.empty();
   const auto& precision = context_.config->precision.dtype;
-  // The type in which the base is kept. A base that comes from no file has no type of its own. If the config demands bf16, it
-  // is kept in the type that a file's base would have.
+  // The type in which the base is kept. A base that comes from no file has no stored type. If the config demands bf16, it is
+  // kept in the type that a file's base would have.
   const bool keeps_short = has_base || (!precision.is_auto() && precision.value() == Precision::bf16);
   const at::ScalarType type = is_frozen() && keeps_short ? type_of(recipe_.base_dtype) : at::kFloat;
   const double trained = counts.trained(is_frozen());

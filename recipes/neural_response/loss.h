@@ -21,8 +21,8 @@ struct MaskedSum {
 [[nodiscard]] MaskedSum poisson_loss(const at::Tensor& predicted, const at::Tensor& counts, const at::Tensor& mask,
                                      Activation output);
 
-// The same for zero-inflated Poisson counts: with probability `silent` a bin has no spikes, whatever its rate l = e^v is (Lambert
-// 1992, Technometrics 34:1; without ln y!):
+// Like poisson_loss(), for zero-inflated Poisson counts: with probability `silent` a bin has no spikes, whatever its rate l =
+// e^v is (Lambert 1992, Technometrics 34:1; without ln y!):
 //   y = 0  -ln(silent + (1 - silent) e^-l);   y > 0  -ln(1 - silent) - y v + l
 [[nodiscard]] MaskedSum zero_inflated_loss(const at::Tensor& log_rates, const at::Tensor& silent, const at::Tensor& counts,
                                            const at::Tensor& mask);

@@ -137,7 +137,7 @@ Predicted DigitalTwin::forward(std::span<const Rows> batch) {
     MR_CHECK(rows.session < sessions_.size() && rows.stim.dim() == 5 && rows.stim.size(1) == 1 && rows.behavior.dim() == 2 &&
                  rows.behavior.size(0) == rows.stim.size(0) &&
                  (rows.positions.empty() || std::ssize(rows.positions) == rows.stim.size(0)),
-             "rows are (N, 1, L, H, W), (N, B) and N positions or none, of a session of the model");
+             "rows belong to a session of the model: (N, 1, L, H, W), (N, B), and N positions or no positions");
   }
   Predicted out;
   if (nn::choose<kJoinedCore>(fused_)) {

@@ -256,7 +256,7 @@ Pass grouped(DigitalTwin& model, std::span<const Rows> batch) {
   return pass(model, batch);
 }
 
-// The same, but with a forward and a backward pass for each row.
+// Like grouped(), but with a forward and a backward pass for each row.
 Pass row_by_row(DigitalTwin& model, std::span<const Rows> batch) {
   Pass out;
   for (const Rows& group : batch) {

@@ -1,4 +1,4 @@
-// main() of each test program without its own.
+// main() of each test program that has no main() itself.
 #include <gtest/gtest.h>
 
 #include "tests/support/own_folder.h"

@@ -70,7 +70,7 @@ inline Mutant mutant(const std::string& file, std::size_t header_bytes, std::uin
   return result;
 }
 
-// 1,000 in CI; the long set sets MILLRACE_MUTANTS to a larger number.
+// 1,000 in CI; for the long tests MILLRACE_MUTANTS names a larger number.
 inline std::uint64_t mutant_count() {
   const char* const asked = std::getenv("MILLRACE_MUTANTS");
   return asked == nullptr ? 1000 : std::strtoull(asked, nullptr, 10);
@@ -79,14 +79,15 @@ inline std::uint64_t mutant_count() {
 struct MutantFormat {
   std::string extension;         // ".npy"
   std::string file;              // an intact file
-  std::size_t header_bytes = 0;  // where extremes go
+  std::size_t header_bytes = 0;  // extremes are placed in this many bytes at the beginning
   bool checked = false;          // every bit is covered by a checksum or a rule: accepted content equals the truth
   // All content as bytes. Any exception but a DataError is a failure.
   std::function<std::string(const std::filesystem::path&)> read;
 };
 
-// Every mutant is rejected with a DataError of three parts, or read; a truncated one is rejected unless its content is complete;
-// the content read is the truth if the format can detect damage. Memory use stays within 64 MB of the process's earlier use.
+// Checks that every mutant is rejected with a DataError of three parts, or is read. A truncated mutant must be rejected unless
+// its content is complete. The content read must be the truth if the format can detect damage. Memory use must stay within 64 MB
+// of the process's earlier use.
 inline void expect_survives_mutants(const MutantFormat& format) {
   const std::filesystem::path folder =
       std::filesystem::temp_directory_path() / ("millrace-mutants-" + std::to_string(::getpid()));

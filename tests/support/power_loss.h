@@ -36,8 +36,9 @@ class PowerLossFs : public Fs {
     // Writes the state into an empty folder.
     void make(const std::filesystem::path& folder) const;
   };
-  // Calls `visit` with every state that a cut after each number of changes from `first` on can leave; equal states of the same
-  // moment once. If more than 2^`most_open` combinations of unsafe entries are possible, that many are drawn (keyed, repeatable).
+  // Calls `visit` with every state that a cut after each number of changes from `first` on can leave. Equal states of the same
+  // moment are visited once. If more than 2^`most_open` combinations of unsafe entries are possible, a random selection of that
+  // size is visited (keyed, repeatable).
   void for_each_state(std::size_t first, unsigned most_open, const std::function<void(const State&)>& visit) const;
 
   std::unique_ptr<WritableFile> create(const std::filesystem::path& path) override;

@@ -20,7 +20,7 @@ Message refusal_message(const Call& call) {
   return {.what = "accepted", .where = "", .next = ""};
 }
 
-// The whole text of that error; "accepted" if there is none.
+// The whole text of that error; "accepted" if `call` throws nothing.
 template <class E = Error, class Call>
 std::string refusal(const Call& call) {
   try {

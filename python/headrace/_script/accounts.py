@@ -1,28 +1,28 @@
-"""Where the time of a loop's thread goes. An interval has the name of the border that ends it."""
+"""Measures where the time of a loop's thread goes. An interval has the name of the border that ends it."""
 from __future__ import annotations
 
 import time
 from typing import Any
 
-# The accounts of Millrace, in its order; a script has no trials, and its reduction is inside of backward.
+# The accounts of Millrace, in its order. A script has no trials, and its reduction is part of backward.
 PHASES = ("startup", "trials", "data_wait", "copy", "prepare", "forward", "backward", "reduction", "optimizer", "metrics", "log", "snapshot",
           "validate", "profile", "rest")
 STARTUP, _, DATA_WAIT, _, PREPARE, FORWARD, BACKWARD, _, OPTIMIZER, _, LOG, SNAPSHOT, VALIDATE, PROFILE, REST = range(len(PHASES))
 _now = time.perf_counter_ns
 MOST_STEPS = 2048  # step times that are kept
-PREFETCHED = 2     # batches that a loop may have taken before it trains the first of them
-SUCCEEDS = 32      # updates of an optimizer within what passes for a step, from which on its updates are the steps
-# Watching a step takes about 15 us. Of short steps some are passed over, so that it stays below 0.4 % of the time: of these only the
-# wait for data is measured, the rest of their time has the shares of the steps that are watched.
+PREFETCHED = 2     # batches that a loop may have taken before it trains on the first of them
+SUCCEEDS = 32      # if an optimizer makes this many updates within an apparent step, its updates are the steps
+# Watching a step takes about 15 us. If steps are short, some are passed over, so that watching stays below 0.4 % of the time. For
+# those steps only the wait for data is measured; the rest of their time is divided like that of the watched steps.
 STEP_NS = 3_750_000
 MOST_PASSED = 31
-CPU_EVERY = 50_000_000  # ns between two steps whose CPU time is measured; where others wait for the core, asking for it gives the core away
-LOST = 4  # times the usual: a step that takes longer lost its core, which tells nothing of those that are passed over
+CPU_EVERY = 50_000_000  # ns between two steps whose CPU time is measured; while others wait for the core, the question itself gives the core away
+LOST = 4  # as a multiple of the usual time: a longer step lost its core, so it says nothing about steps that are passed over
 _SHARED = (PREPARE, FORWARD, BACKWARD, OPTIMIZER, REST)
 
 
 class Steps:
-    """The times of an even choice of all steps, in ms: all at first, then every second, every fourth..."""
+    """An even selection of step times, in ms: at first all steps, then every second, every fourth..."""
 
     def __init__(self) -> None:
         self.milliseconds: list[float] = []
@@ -44,22 +44,22 @@ class Steps:
 
 
 class Accounts:
-    """Nanoseconds by phase, since `began`. Used by the loop's thread alone; others may read.
+    """Nanoseconds by phase, since `began`. Only the loop's thread uses it; other threads may read.
 
-    A loader's batches are of the training if a backward pass follows them, else of a validation: that is known only later, so what
-    belongs to a loader that has not been trained from yet waits in its record, and counts for the validation meanwhile.
-    Startup lasts until the first step is done, which compiles, opens and allocates what later steps use.
+    A loader's batches belong to the training if a backward pass follows them, else to a validation. That is known only later. Until
+    a loader is used for training, its time waits in its record and counts for the validation. Startup lasts until the first step is
+    done, because that step compiles, opens and allocates what later steps use.
     """
 
     def __init__(self, began: int | None = None):
         self.began = self.last = _now() if began is None else began
         self.ns = [0] * len(PHASES)
-        self.steps = 0           # done since startup
-        self.step_ns = 0         # of these, without validations and saves between them
+        self.steps = 0           # steps done since startup
+        self.step_ns = 0         # time of these steps, without validations and saves between them
         self.times = Steps()
-        self.by_loader = False   # steps end where the next batch is taken; else behind the first optimizer
+        self.by_loader = False   # true: steps end when the next batch is taken; false: after the first optimizer
         self.lead: int | None = None
-        self.updates: dict[int, int] = {}  # of each optimizer, since the latest step ended
+        self.updates: dict[int, int] = {}  # updates of each optimizer since the latest step ended
         self.started = False     # whether startup is over
         self.since = False       # whether a backward pass followed the latest batch
         self.current: Any = None  # the record of the loader that gave the latest batch
@@ -80,7 +80,7 @@ class Accounts:
     # -- intervals -----------------------------------------------------------------------------------------------------------
 
     def passing(self) -> int:
-        """Ends an interval at a border that says nothing about it, such as a save. Returns the time."""
+        """Ends an interval at a border that says nothing about the interval, such as a save. Returns the time."""
         now = _now()
         passed, self.last = now - self.last, now
         if self.since or self.current is None:
@@ -99,7 +99,7 @@ class Accounts:
         return now
 
     def before_batch(self) -> int:
-        """A loader is asked for its iterator or its next batch."""
+        """Called when a loader is asked for its iterator or its next batch."""
         now = _now()
         passed, self.last, self.passed = now - self.last, now, 0
         if self.since:
@@ -109,7 +109,7 @@ class Accounts:
                 self.end_step(now)
             self.current = None
         elif self.current is None or self.current.trained and not self.judging:
-            # A batch that the backward pass of a later one is for, too, is trained.
+            # If a later batch has a backward pass that also covers this batch, this batch is trained.
             self.ns[FORWARD if self.current is not None and self.current.taken else REST] += passed
         else:
             self.ns[VALIDATE] += passed
@@ -141,7 +141,7 @@ class Accounts:
         return now
 
     def iterator_made(self, record: Any, with_grad: bool) -> int:
-        """iter() has returned: its time is that of the loader's next batch."""
+        """Called when iter() has returned. Its time counts for the loader's next batch."""
         now = _now()
         passed, self.last = now - self.last, now
         if record.trained and with_grad:
@@ -162,7 +162,7 @@ class Accounts:
 
     def _train_taken(self) -> None:
         for record in self.taken:
-            # Behind a validation that was cut short comes a batch of the training.
+            # A batch of the training follows a validation that was cut short.
             if not record.trained and (record.taken <= PREFETCHED or record is self.current):
                 record.trained = self.by_loader = True
                 self.ns[VALIDATE] -= record.wait_ns + record.between_ns
@@ -188,8 +188,8 @@ class Accounts:
         return now
 
     def succeeds(self, optimizer: int) -> bool:
-        """Counts an update that ends no step. Whether this optimizer's updates end the steps from now on: the loop has made another
-        optimizer, as for each fold, or trains on batches that it keeps."""
+        """Counts an update that ends no step. Returns whether this optimizer's updates end the steps from now on, because the loop
+        has made another optimizer (as for each fold) or trains on batches that it keeps."""
         self.updates[optimizer] = count = self.updates.get(optimizer, 0) + 1
         if count < SUCCEEDS:
             return False
@@ -229,10 +229,10 @@ class Accounts:
         self.step_began, self.step_outside, self.step_waited = now, self._outside(), self.ns[DATA_WAIT]
 
     def _choose(self, took: int) -> None:
-        """How many of the next steps to pass over."""
+        """Chooses how many of the next steps to pass over."""
         if self.steps <= 8:
             self.usual_ns = min(self.usual_ns or took, took)
-        else:  # follows the quicker steps: those that lost their core must not make others seem long
+        else:  # follows the quicker steps, because steps that lost their core must not make others seem long
             self.usual_ns *= 1.01 if took > self.usual_ns else 0.95
         if self.usual_ns >= STEP_NS:
             return
@@ -240,13 +240,14 @@ class Accounts:
             for place, phase in enumerate(_SHARED):
                 self.shares[place] += self.ns[phase] - self.at_step[phase]
             if self.steps >= 32:
-                # The number changes, so that it is in step with nothing, such as the workers' turns.
+                # The number changes, so that it does not coincide with other cycles, such as the workers' turns.
                 self.turn = (self.turn + 1) % 4
                 self.passed = min(MOST_PASSED, int(STEP_NS / self.usual_ns)) + self.turn
         self.at_step = list(self.ns)
 
     def go_on(self, steps: int, wait_ns: int, within: bool) -> None:
-        """After steps that were passed over, of which `wait_ns` was waiting for data. `within`: the last of them is not at its end."""
+        """Resumes watching after steps that were passed over, of which `wait_ns` was waiting for data. `within`: the last of these
+        steps has not ended yet."""
         now = _now()
         left, self.last = now - self.last - wait_ns, now
         whole = sum(self.shares) or 1
@@ -267,7 +268,8 @@ class Accounts:
     # -- what came out ---------------------------------------------------------------------------------------------------------
 
     def read(self, now: int | None = None) -> tuple[float, dict[str, float]]:
-        """(wall seconds, seconds by phase); they add up. What is not ended yet counts as rest, or as startup."""
+        """(wall seconds, seconds by phase); the phases add up to the wall time. An interval that has not ended yet counts as rest,
+        or as startup."""
         now = _now() if now is None else now
         ns = list(self.ns)
         if not self.started:

@@ -1,8 +1,9 @@
-"""The functions of torch and others at which a training loop goes over to other work, replaced by ones that read the clock as well.
+"""Replaces the functions of torch and other packages at which a training loop changes its work. The replacements also read the
+clock.
 
-This file is all that depends on the inside of torch: `_BaseDataLoaderIter.__next__`, `DataLoader.__iter__`, `torch.autograd.backward`,
-`_MapDatasetFetcher.fetch`. Hooks of optimizers are public. A replacement calls the original first of all; what goes wrong beside it ends
-the watching, never the script.
+Only this file depends on the internals of torch: `_BaseDataLoaderIter.__next__`, `DataLoader.__iter__`, `torch.autograd.backward`,
+`_MapDatasetFetcher.fetch`. Hooks of optimizers are public. A replacement calls the original first. An error in the replacement ends
+the watching, but never the script.
 """
 from __future__ import annotations
 
@@ -25,12 +26,13 @@ _INSTALLED = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.s
 
 
 def is_users(file: str) -> bool:
-    """Whether a source file is the user's, neither Python's nor of an installed package."""
+    """True if a source file is the user's: not Python's, and not an installed package's."""
     return not file.startswith("<") and not file.startswith(_LIBRARIES) and not any(part in file for part in _INSTALLED)
 
 
 def line_of(frame: Any) -> tuple[str, int]:
-    """File and line at which a frame is. Python 3.10 knows no line for a jump that it has added: then it is that of the code before."""
+    """File and line at which a frame is. Python 3.10 knows no line for a jump that it has added; the line is then that of the code
+    before."""
     code, line = frame.f_code, frame.f_lineno
     if line is None:
         lines = [number for begin, _, number in code.co_lines() if begin <= frame.f_lasti and number is not None]
@@ -48,7 +50,7 @@ def users_line(frame: Any) -> tuple[str, int] | None:
 
 
 def plain_tensor(value: Any) -> Any:
-    """`value` if its number may be read where it lies, without a program of somebody's that sees it; else None."""
+    """`value`, if its number can be read directly, without calling a user's code that observes the tensor; else None."""
     from torch import Tensor
     is_plain = isinstance(value, Tensor) and type(value).__torch_dispatch__ is Tensor.__torch_dispatch__ and value.is_floating_point()
     return value if is_plain else None
@@ -67,7 +69,7 @@ class Borders:
             self._undo.pop()()
 
     def _replace(self, owner: Any, name: str, make: Callable[[Any], Any], home: Any = None) -> None:
-        """`home`: the module that a function is pickled by, where it is another one."""
+        """`home`: the module by which a function is pickled, if that is another module."""
         original = owner.__dict__[name] if isinstance(owner, type) else getattr(owner, name)
         made = functools.wraps(original)(make(original))
         owners = [each for each in (owner, home) if each is not None]
@@ -75,7 +77,7 @@ class Borders:
             setattr(each, name, made)
 
         def undo() -> None:
-            # What another one put over ours stays, and calls ours, which then passes everything on.
+            # If another replacement was installed over this one, it stays and calls this one, which then passes everything on.
             for each in owners:
                 if (each.__dict__.get(name) if isinstance(each, type) else getattr(each, name, None)) is made:
                     setattr(each, name, original)
@@ -105,8 +107,8 @@ class Borders:
         self._autograd, self._watched_backward = torch.autograd, torch.autograd.backward
 
     def stand_aside(self, by_optimizer: bool) -> None:
-        """Before steps that are passed over: what they need not pass is not there, for even a look whether there is something to do takes
-        2 us in all. `by_optimizer`: steps are counted where an optimizer is done."""
+        """Removes replacements that are not needed while steps are passed over, because even the check whether there is work takes
+        2 us in total. `by_optimizer`: steps are counted when an optimizer is done."""
         for hooks, name, _ in self._hooks[:1 if by_optimizer else 2]:
             hooks.pop(name, None)
         if self._autograd.backward is self._watched_backward:
@@ -225,7 +227,7 @@ class Borders:
         watcher = self.watcher
 
         def watched(tensors: Any, *arguments: Any, **named: Any) -> None:
-            if watcher.busy:  # one inside another, as of checkpoints, or of a step that is passed over
+            if watcher.busy:  # nested passes, as of checkpoints, or a pass of a step that is passed over
                 return original(tensors, *arguments, **named)
             if get_ident() != watcher.thread and not watcher.take_thread():
                 return original(tensors, *arguments, **named)
@@ -249,7 +251,7 @@ class Borders:
         return watched
 
     def _exit(self, original: Callable) -> Callable:
-        """Leaves without what atexit would do."""
+        """Exits without running the functions of atexit."""
         def watched(status: int) -> Any:
             self.watcher.finish()
             return original(status)
@@ -268,7 +270,7 @@ class Borders:
     def _optimizer(self, torch: Any) -> tuple[Callable, Callable]:
         watcher, is_compiling = self.watcher, torch.compiler.is_compiling
 
-        # A compiled update has no place for a clock: its time belongs to the interval around it.
+        # A compiled update has no place for a clock, so its time belongs to the interval around it.
         def before(optimizer: Any, _: Any, __: Any) -> None:
             if watcher.busy or is_compiling() or get_ident() != watcher.thread:
                 return
@@ -301,7 +303,7 @@ class Borders:
         return before, after
 
     def _around(self, phase: int, original: Callable) -> Callable:
-        """For what is done now and then: counted with the user's line."""
+        """For functions that are called from time to time: counts calls by the user's line."""
         watcher, name = self.watcher, accounts.PHASES[phase]
 
         def watched(*arguments: Any, **named: Any) -> Any:
@@ -339,12 +341,12 @@ class Borders:
             if reading.left > 0:
                 return original(fetcher, indices)
             try:
-                # Reading the clocks takes 3 us: every eighth batch counts eight times where batches are short.
+                # Reading the clocks takes 3 us. If batches are short, every eighth batch is measured and counts eight times.
                 reading.left = 8 if reading.batches >= 8 and reading.wall < 1e-3 * reading.batches else 1
                 if reading.is_slow_enough() and fetcher.auto_collation and type(fetcher).__name__ == "_MapDatasetFetcher" and gives_samples(fetcher.dataset):
                     dataset = fetcher.dataset
                     fetcher.dataset = Timed(dataset, reading)
-                # In a loop's process threads of torch may still spin after a step; a worker does nothing else.
+                # In the loop's process, threads of torch may still spin after a step; a worker does nothing else.
                 cpu_clock = time.process_time_ns if reading is watcher.own_reading else time.thread_time_ns
                 wall, cpu = _now(), cpu_clock()
             except Exception as error:
@@ -366,7 +368,7 @@ class Borders:
     # -- others ----------------------------------------------------------------------------------------------------------------
 
     def module(self, name: str, module: Any) -> None:
-        """The borders of a module that has just been imported."""
+        """Installs the borders of a module that has just been imported."""
         if name == "torch":
             self.torch(module)
         elif name == "safetensors.torch":
@@ -375,7 +377,7 @@ class Borders:
         elif name in ("torch.utils.tensorboard.writer", "tensorboardX.writer"):
             for method in [method for method in vars(module.SummaryWriter) if method.startswith("add_") or method == "flush"]:
                 self._replace(module.SummaryWriter, method, functools.partial(self._around, accounts.LOG))
-        elif name in SAVES:  # with the parts of a checkpoint that torch.save does not write
+        elif name in SAVES:  # includes parts of a checkpoint that torch.save does not write
             kind, method = SAVES[name]
             if method in vars(getattr(module, kind, object)):
                 self._replace(getattr(module, kind), method, functools.partial(self._around, accounts.SNAPSHOT))
@@ -392,7 +394,7 @@ MODULES = ("torch", "safetensors.torch", "torch.utils.tensorboard.writer", "tens
 
 
 class Finder:
-    """Waits for imports of `MODULES`: calls `done(name, module)` when one has been imported. The first finder of sys.meta_path."""
+    """Waits for imports of `MODULES`, and calls `done(name, module)` after each. It is the first finder of sys.meta_path."""
 
     def __init__(self, done: Callable[[str, Any], None]):
         self.done = done
@@ -409,7 +411,7 @@ class Finder:
             return None
         try:
             self._follow(name, spec.loader)
-        except Exception:  # a loader that takes no attribute: this module is not watched
+        except Exception:  # a loader that accepts no attribute: this module is not watched
             pass
         return spec
 
@@ -417,7 +419,7 @@ class Finder:
         run = loader.exec_module
 
         def exec_module(module: Any) -> None:
-            del loader.exec_module  # the loader is again as it was
+            del loader.exec_module  # the loader is restored
             run(module)
             self.waiting.discard(name)
             self.done(name, module)

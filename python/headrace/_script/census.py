@@ -1,7 +1,7 @@
-"""Looks at the calls of torch in two steps: which of them made the same tensors both times, though they could be made once.
+"""Examines the calls of torch in two steps, to find calls that made the same tensors both times although they could be made once.
 
-The calls pass a `TorchFunctionMode`, above autograd and dispatch: what they compute is the same. It is entered where a batch has come,
-only where the script has no mode of its own, and left before the backward pass.
+The calls pass a `TorchFunctionMode`, above autograd and dispatch, so their results do not change. The mode is entered after a batch
+has arrived, only if the script has no mode itself, and left before the backward pass.
 """
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import Any
 from headrace._script import borders
 
 FIRST_STEP = 10
-TRIES = 4                # steps that are looked at, at most
-MOST_PARTS = 64          # looks that end where another batch is taken
-LEAST_NS = 200_000       # of a call whose result is kept for the second step
-MOST_BYTES = 256 << 20   # of such results
+TRIES = 4                # the most steps that are examined
+MOST_PARTS = 64          # the most examinations that end because another batch is taken
+LEAST_NS = 200_000       # the least time of a call whose result is kept for the second step
+MOST_BYTES = 256 << 20   # the most bytes of all such results
 _now = time.perf_counter_ns
 
 
@@ -27,9 +27,9 @@ def _tensors(value: Any) -> list:
 
 
 def _compiles() -> bool:
-    """Whether the script uses torch.compile: a compiled function would be compiled again for a mode, or refuse it."""
+    """True if the script uses torch.compile: a compiled function would be compiled again for a mode, or refuse the mode."""
     evaluation, frames = sys.modules.get("torch._dynamo.eval_frame"), sys.modules.get("torch._dynamo.convert_frame")
-    backends = getattr(evaluation, "cached_backends", {})  # None stands for torch.compiler.disable
+    backends = getattr(evaluation, "cached_backends", {})  # None means torch.compiler.disable
     return any(backend is not None for backend in backends.values()) or getattr(frames, "FRAME_COUNTER", 0) > 0
 
 
@@ -60,8 +60,8 @@ def _name(call: Any) -> str:
 class Census:
     def __init__(self) -> None:
         self.tries = self.parts = 0
-        self.mode: Any = None   # while it is entered
-        self.asked: Any = None  # torch.overrides.has_torch_function, while another one is there
+        self.mode: Any = None   # set while the mode is entered
+        self.asked: Any = None  # torch.overrides.has_torch_function, while it is replaced
         self.steps: list[Step] = []
         self.result: dict[str, Any] | None = None
 
@@ -73,23 +73,25 @@ class Census:
         self.tries += 1
         if torch._C._len_torch_function_stack() or _compiles():
             if self.tries == TRIES:
-                self.steps.clear()  # with the results that a second step would have been compared with
+                self.steps.clear()  # drops the results that a second step would have been compared with
             return
         self.steps.append(Step())
         self.mode = _mode(self.steps[-1])
         self.mode.__enter__()
-        # Layers that look for modes with this function, such as those of transformers, would take another way, with other rounding.
+        # Layers that look for modes with this function, such as those of transformers, would take another path, with other
+        # rounding.
         self.asked, torch.overrides.has_torch_function = torch.overrides.has_torch_function, _without(self.mode, torch.overrides.has_torch_function)
 
     def next_batch(self) -> None:
-        """Leaves where another batch is taken: what was looked at is not the whole step, which begins with its last batch."""
+        """Leaves the mode if another batch is taken: the calls so far are not the whole step, because a step begins with its last
+        batch."""
         if self.parts < MOST_PARTS and self.mode.step is not None:
             self.parts, self.tries = self.parts + 1, self.tries - 1
             self.steps.pop()
         self.leave()
 
     def leave(self) -> None:
-        """At the next border of the loop. Where the script has entered a mode meanwhile, at a later one."""
+        """Leaves the mode at the next border of the loop, or at a later border if the script has entered a mode meanwhile."""
         import torch
         mode = self.mode
         mode.step = None
@@ -102,7 +104,7 @@ class Census:
         if len(self.steps) == 2:
             try:
                 self._compare()
-            except Exception:  # no census: results that can't be compared, such as sparse ones
+            except Exception:  # no census, because results such as sparse tensors can't be compared
                 self.tries = TRIES
             finally:
                 self.steps.clear()
@@ -128,7 +130,7 @@ def _is_on_top(mode: Any) -> bool:
 
 
 def _without(mode: Any, has_torch_function: Any) -> Any:
-    """The function as it would answer without `mode`."""
+    """Returns the function as it would answer without `mode`."""
     from torch.overrides import _pop_mode_temporarily
 
     def asked(arguments: Any) -> bool:
@@ -152,7 +154,7 @@ def _mode(step: Step) -> Any:
             if self.step is not None:
                 try:
                     self.step.add(call, _now() - began, result)
-                except Exception:  # no census, but the script has its result
+                except Exception:  # no census, but the script gets its result
                     self.step = None
             return result
     mode = Mode()

@@ -1,4 +1,5 @@
-"""What a watcher knows, as the JSON that the rules of the library read (`headrace_diagnose`), with what a run folder needs besides."""
+"""Turns a watcher's measurements into the JSON that the library's rules read (`headrace_diagnose`), with further facts for a run
+folder."""
 from __future__ import annotations
 
 import linecache
@@ -9,13 +10,13 @@ import time
 from typing import Any
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
-READS = 0.05  # of the looks at a line: below, it is at work for other things than reading values, such as what it reads one of
+READS = 0.05  # least share of the looks at a line that found it reading a value; below it, the line mostly does other work
 _DIALECTS = (("lightning", ("/lightning/pytorch/", "/pytorch_lightning/")), ("trainer", ("/transformers/trainer",)),
              ("accelerate", ("/accelerate/accelerator",)))
 
 
 def dialect_of(frame: Any) -> str:
-    """In whose words a remedy is said: by who called the backward pass."""
+    """The library in whose terms a remedy is expressed, found from the caller of the backward pass."""
     found = set()
     while frame is not None:
         for dialect, parts in _DIALECTS:
@@ -33,7 +34,7 @@ def _relative(path: str) -> str:
 
 
 def place(line: tuple[str, int] | None) -> str:
-    """"train.py:31", as the user would say it."""
+    """The place as the user knows it: "train.py:31"."""
     if line is None:
         return ""
     file = _relative(line[0])
@@ -60,7 +61,7 @@ def _occasion(occasions: Any, steps: int) -> dict[str, Any] | None:
 
 
 def _loaders(watcher: Any, trained: bool) -> list:
-    """The loaders of the training, or of validations. Those that were made at the same line, as for each pass, are one."""
+    """The loaders of the training, or of validations. Loaders that were made at the same line, as for each pass, count as one."""
     from headrace._script.loaders import Loader
     found: list[Any] = []
     for loader in list(watcher.loaders):
@@ -70,7 +71,7 @@ def _loaders(watcher: Any, trained: bool) -> list:
         if same is None:
             found.append(loader)
             continue
-        if found[same] in watcher.loaders:  # what is added up must not be what is counted on
+        if found[same] in watcher.loaders:  # a copy, because the sum must not change the loader's own counters
             first, found[same] = found[same], Loader(loader.facts)
             found[same].made, found[same].line, found[same].iterable = 0, loader.line, loader.iterable
             found[same].add(first)
@@ -79,7 +80,7 @@ def _loaders(watcher: Any, trained: bool) -> list:
 
 
 def _loader(watcher: Any) -> Any:
-    """The loader of the training from which most batches came."""
+    """The training's loader with the most batches."""
     return max(_loaders(watcher, True), key=lambda loader: loader.batches, default=None)
 
 
@@ -101,7 +102,7 @@ def _judged_ns(loader: Any) -> int:
 
 
 def _hints(loader: Any, prefix: str = "") -> dict[str, str]:
-    """What to heed where an argument of the loader is advised."""
+    """Warnings for arguments of the loader that a remedy may suggest."""
     hints = {}
     if loader is not None and loader.iterable:
         hints[f"{prefix}num_workers"] = (f"{loader.facts.get('dataset') or 'the dataset'} is iterable: each worker reads all of it, unless its "
@@ -120,13 +121,13 @@ def _reading(watcher: Any, loader: Any) -> Any:
         if found is not None:
             total.add(found)
     if not loader.facts["workers"] and 0 < total.batches < loader.batches:
-        total.scale(loader.batches / total.batches)  # steps that were passed over read too
+        total.scale(loader.batches / total.batches)  # steps that were passed over read batches too
     return total
 
 
 def _of_loader(loader: Any, reading: Any) -> dict[str, Any]:
     facts = {**loader.facts, "where": place(loader.line), "epochs": loader.epochs,
-             # The first epoch's begins within startup.
+             # The first epoch begins within startup.
              "first_batch_seconds": sum(loader.first_ns[1:]) / 1e9 if loader.epochs > 1 else 0.0,
              "usual_batch_seconds": _median(loader.waits) / 1e9,
              # After a fork a step copies each page of memory that it writes.
@@ -160,7 +161,7 @@ def _faults(watcher: Any) -> dict[str, Any] | None:
     if steps < 5 or cpu <= 0:
         return None
     faults = (now.ru_minflt - before.ru_minflt) / steps
-    # Pages of tensors that are made again are that finding's.
+    # Another finding reports pages of tensors that are made again.
     others = max(0.0, 1 - (watcher.census.result or {}).get("rebuilt_bytes", 0) / PAGE / faults) if faults else 1.0
     return {"minor_per_step": faults * others, "system_cpu_share": (now.ru_stime - before.ru_stime) / cpu * others,
             "below_headrace_run": "glibc.malloc.mmap_max=0" in os.environ.get("GLIBC_TUNABLES", "")}
@@ -177,7 +178,7 @@ def _python(looks: Any) -> dict[str, Any] | None:
 
 
 def _items(looks: Any, seconds: float) -> dict[str, Any] | None:
-    """Lines of the user's that read a value of a tensor, by how often a look met them."""
+    """The user's lines that read a value of a tensor, sorted by the number of looks that found them."""
     found = {line: looks.own[line] for line, count in looks.reads.items() if count > READS * looks.own[line]}
     if not found or not looks.in_step:
         return None
@@ -191,7 +192,7 @@ def _validations(watcher: Any, seconds: dict[str, float]) -> dict[str, Any] | No
 
 
 def _census(watcher: Any, seconds: dict[str, float]) -> dict[str, Any] | None:
-    """A census sees two forward passes. What it saw is set beside the mean time of a step, forward and backward pass."""
+    """A census covers two forward passes. Its result is compared with the mean time of a step's forward and backward pass."""
     seen, steps = watcher.census.result, watcher.accounts.steps
     work = seconds.get("forward", 0.0) + seconds.get("backward", 0.0)
     if seen is None or not steps or not work:
@@ -216,7 +217,7 @@ def _objective(watcher: Any) -> dict[str, Any]:
 
 
 def _places(watcher: Any) -> list[str]:
-    """Of backward passes, by their numbers; "gan.py:20 from gan.py:31" where several use a function."""
+    """Places of backward passes by their numbers; "gan.py:20 from gan.py:31" if several places use a function."""
     names: list[str] = []
     for lines in list(watcher.places):
         name = place(lines[0]) if lines else ""
@@ -234,7 +235,7 @@ def _step_ms(rows: list) -> list[float]:
 
 
 def of(watcher: Any, sampled: dict[str, Any]) -> dict[str, Any]:
-    """`sampled`: what the library's sampler adds to the evidence."""
+    """`sampled`: the values that the library's sampler adds to the evidence."""
     import torch
     accounts = watcher.accounts
     wall, seconds = accounts.read(watcher.ended_ns)

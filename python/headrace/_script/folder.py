@@ -1,5 +1,6 @@
-"""The run folder of a script: run.json, config.json, log.jsonl and summary.json as docs/files.md describes them, so that `millrace report`,
-`compare`, `doctor RUN` and `runs` read it; and evidence.json, of which `headrace doctor RUN` says its verdict again."""
+"""The run folder of a script. It has run.json, config.json, log.jsonl and summary.json in the form of docs/files.md, so that
+`millrace report`, `compare`, `doctor RUN` and `runs` read it. It also has evidence.json, from which `headrace doctor RUN`
+repeats its verdict."""
 from __future__ import annotations
 
 import fcntl
@@ -15,11 +16,11 @@ from headrace._script.accounts import PHASES
 from headrace.errors import FileError, MissingError, UsageError
 
 FILES = ["run.json", "config.json", "log.jsonl", "summary.json", "evidence.json"]
-LINES = 500  # of steps in the log, at most
+LINES = 500  # the most lines of steps in the log
 
 
 def next_free(name: str) -> Path:
-    """runs/script/train, or the first of train-2, train-3... that is not there."""
+    """The first of runs/script/train, train-2, train-3... that does not exist."""
     folder, number = Path("runs/script") / name, 1
     while folder.exists():
         number += 1
@@ -28,7 +29,7 @@ def next_free(name: str) -> Path:
 
 
 def new(path: Path | None, script: str, command: Sequence[str]) -> "Folder":
-    """The folder `path`, else the next that is free; another process may take that one meanwhile."""
+    """Makes the folder `path`, or else the next free folder; another process may take that folder first."""
     while path is None:
         try:
             return Folder(next_free(Path(script).stem), script, command)
@@ -38,7 +39,7 @@ def new(path: Path | None, script: str, command: Sequence[str]) -> "Folder":
 
 
 class Folder:
-    """A new run folder; its lock is held while the object lives."""
+    """A new run folder; the object holds its lock while it lives."""
 
     def __init__(self, path: Path, script: str, command: Sequence[str]):
         where = str(path)
@@ -64,7 +65,7 @@ class Folder:
                                 "started_in": os.getcwd()})
 
     def remove(self) -> None:
-        """Of a script that trained nothing."""
+        """Removes the folder, for a script that trained nothing."""
         for name in [*FILES, "lock"]:
             (self.path / name).unlink(missing_ok=True)
             (self.path / f"{name}.part").unlink(missing_ok=True)
@@ -79,13 +80,14 @@ class Folder:
         self._whole(name, json.dumps(value, indent=1) + "\n")
 
     def _whole(self, name: str, text: str) -> None:
-        """Whoever reads the file meanwhile, or after a kill, finds it as it was or as it is."""
+        """Writes a file as a whole: a reader, also after a kill, finds the old or the new content."""
         part = self.path / f"{name}.part"
         part.write_text(text)
         os.replace(part, self.path / name)
 
     def write(self, found: dict[str, Any], verdict: dict[str, Any], ending: dict[str, Any] | None) -> None:
-        """`found`: the evidence file of the process that trains. `ending`: exit_reason, and error or signal; None while the script runs."""
+        """`found`: the evidence file of the process that trains. `ending`: exit_reason, and error or signal; None while the script
+        runs."""
         evidence = found["evidence"]
         self._json("evidence.json", found)
         loader, script = evidence["script"].get("loader", {}), evidence["script"]
@@ -136,12 +138,12 @@ def _shares(seconds: dict[str, float]) -> dict[str, float]:
 
 
 def _main_place(rows: list) -> int:
-    """The place of the backward pass whose loss is that of the run."""
+    """The place of the backward pass whose loss is the run's loss."""
     return statistics.mode(row[5] for row in rows)
 
 
 def _thinned(rows: list, places: list[str]) -> Any:
-    """Lines of kind "step" of at most LINES rows: [step, ns, loss, ns in steps, ns by phase, place of the backward pass]."""
+    """At most LINES lines of kind "step" from rows of [step, ns, loss, ns in steps, ns by phase, place of the backward pass]."""
     stride, main = max(1, -(-len(rows) // LINES)), _main_place(rows) if rows else 0
     before = None
     for row in rows[::stride]:
@@ -157,7 +159,7 @@ def _thinned(rows: list, places: list[str]) -> Any:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """The evidence that is kept in a run folder."""
+    """Reads the evidence in a run folder."""
     try:
         kept = json.loads((path / "evidence.json").read_text())
         if not isinstance(kept, dict) or not isinstance(kept.get("evidence"), dict):

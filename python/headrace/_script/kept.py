@@ -1,4 +1,4 @@
-"""Finds losses that live on from step to step with the graph that made them, such as those of a list."""
+"""Finds losses that stay alive from step to step together with the graph that made them, for example in a list."""
 from __future__ import annotations
 
 import gc
@@ -10,9 +10,9 @@ from typing import Any
 from headrace._script import borders
 from headrace._script.memory import resident
 
-MOST = 64        # losses that are followed
-ENOUGH = 16      # of which so many must be alive; both are doubled where these have ended nevertheless
-EARLIER = 8      # steps ago, at least
+MOST = 64        # the most losses that are followed
+ENOUGH = 16      # number of them that must be alive; both numbers are doubled if these losses end after all
+EARLIER = 8      # least age of these losses, in steps
 LEAST_BYTES = 1000
 
 
@@ -24,11 +24,11 @@ class Kept:
         self.most, self.enough = MOST, ENOUGH
 
     def see(self, loss: Any, step: int, frame: Any) -> None:
-        """A loss on which the backward pass is called."""
+        """Notes a loss on which the backward pass is called."""
         if loss.grad_fn is None:
             return
         if self.found is not None:
-            if not any(followed() is not None for _, followed in self.followed):  # kept for a time only, as by a deque: look for more of them
+            if not any(followed() is not None for _, followed in self.followed):  # kept only for a time, as by a deque: look for more of them
                 self.found, self.most, self.enough = None, 2 * self.most, 2 * self.enough
                 self.followed.clear()
             return
@@ -43,7 +43,7 @@ class Kept:
             self.followed.clear()
 
     def _place(self, loss: Any, frame: Any) -> dict[str, Any]:
-        """The list that holds it, by the name in the user's function, and the line that appends to it."""
+        """The list that holds the loss, by its name in the user's function, and the line that appends to it."""
         holders = [holder for holder in gc.get_referrers(loss) if isinstance(holder, list)]
         while frame is not None:
             if borders.is_users(frame.f_code.co_filename):

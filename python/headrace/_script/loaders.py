@@ -1,6 +1,8 @@
-"""DataLoaders as the watcher sees them: their parameters, what the loop waited for, and what reading took in the workers.
+"""DataLoaders as the watcher sees them: their parameters, how long the loop waited for them, and the cost of reading in the
+workers.
 
-Workers are processes. Each counts in a slot of a file that all processes of the script map; the process that started them reads it.
+Workers are processes. Each worker counts in a slot of a file that all processes of the script map. The process that started the
+workers reads the slots.
 """
 from __future__ import annotations
 
@@ -16,12 +18,12 @@ from headrace._script import run_delay
 
 _now = time.perf_counter_ns
 SLOTS = 2048
-# The process, then Reading.COUNTED.
+# The process id, then Reading.COUNTED.
 _SLOT = struct.Struct("=qqqddqqqddqqd")
 _SIZE = 128
-ONE_BY_ONE = 100e-6  # seconds; samples that take longer than this on average are timed one by one
+ONE_BY_ONE = 100e-6  # seconds; samples that take longer on average are timed one by one
 MOST_TIMES = 4096
-SLOW = 4.0           # times the mean, from which on a sample is a slow one
+SLOW = 4.0           # as a multiple of the mean: a sample that takes longer is slow
 
 
 class Page:
@@ -42,9 +44,9 @@ class Page:
 
 
 class Reading:
-    """What reading batches took: sums over `batches`."""
+    """The cost of reading batches: sums over `batches`."""
 
-    # Of these the "timed" samples were timed one by one; the "slow" are among them; "slowest" is an index.
+    # "timed": number of samples that were timed one by one; "slow": number of slow ones among them; "slowest": an index.
     __slots__ = ("batches", "samples", "wall", "cpu", "torch_threads", "threads", "slowest", "slowest_seconds", "timed_seconds", "timed", "slow",
                  "slow_seconds", "left")
     COUNTED = __slots__[:-1]
@@ -58,7 +60,7 @@ class Reading:
         return tuple(getattr(self, name) for name in self.COUNTED)
 
     def count(self, samples: int, wall_ns: int, cpu_ns: int) -> None:
-        """A batch that was timed, for all `left` of them."""
+        """Counts a batch that was timed, for all `left` batches that it represents."""
         self.batches += self.left
         self.samples += self.left * samples
         self.wall += self.left * wall_ns / 1e9
@@ -86,14 +88,14 @@ class Reading:
         self.timed_seconds += seconds
         if seconds > self.slowest_seconds:
             try:
-                self.slowest = operator.index(index)  # samplers give numbers of NumPy and torch, too
+                self.slowest = operator.index(index)  # samplers may return numbers of NumPy and torch
             except TypeError:
                 self.slowest = -1
             self.slowest_seconds = seconds
 
 
 class Timed:
-    """A dataset whose samples are timed; for one batch."""
+    """A dataset whose samples are timed, for one batch."""
 
     __slots__ = ("dataset", "reading", "delay")
 
@@ -103,40 +105,40 @@ class Timed:
     def __getitem__(self, index: Any) -> Any:
         began, delayed = _now(), self.delay.read()
         sample = self.dataset[index]
-        # A sample is not slow because other programs had the cores.
+        # Time in which other programs had the cores does not make a sample slow.
         self.reading.time_one(index, (_now() - began - (self.delay.read() - delayed)) / 1e9)
         return sample
 
 
 def gives_samples(dataset: Any) -> bool:
-    """Whether its samples are asked for one by one, so that they may be timed. A Subset passes on what its dataset is asked."""
+    """True if samples are requested one by one, so that they can be timed. A Subset forwards the request to its dataset."""
     if type(dataset).__name__ == "Subset" and type(dataset).__module__.startswith("torch.utils.data"):
         return gives_samples(dataset.dataset)
     return not hasattr(dataset, "__getitems__")
 
 
 class Loader:
-    """A DataLoader that the script made, and what was measured of it. Times are nanoseconds."""
+    """A DataLoader that the script made, and its measurements. Times are nanoseconds."""
 
     def __init__(self, facts: dict[str, Any], watcher: Any = None):
         self.facts, self.watcher = facts, watcher
         self.line: tuple[str, int] | None = None
         self.iterable = False
-        self.made = 1           # loaders that this one stands for
+        self.made = 1           # loaders that this one represents
         self.trained = False
         self.taken = 0          # batches since the last backward pass
-        self.wait_ns = self.between_ns = 0  # not known yet to be training or validation
-        self.judged_ns = 0      # of wait_ns: what is known to be validation
-        self.begin_ns = 0       # that iter() took, until the first batch is there
+        self.wait_ns = self.between_ns = 0  # ns of which it is not known yet whether they are training or validation
+        self.judged_ns = 0      # part of wait_ns that is known to be validation
+        self.begin_ns = 0       # time of iter(), until the first batch is there
         self.begun = False
-        self.epochs = 0         # begun
-        self.first_ns: list[int] = []  # for each epoch: iter(), the first batch, and the end
-        self.waits: list[int] = []     # of other batches: the first MOST_TIMES
-        self.works: list[int] = []     # of steps on its batches, without waiting for them: the first MOST_TIMES
-        self.first_works: list[int] = []  # of these, on the first batch of an epoch
+        self.epochs = 0         # passes begun
+        self.first_ns: list[int] = []  # for each epoch: times of iter(), the first batch, and the end
+        self.waits: list[int] = []     # waits for other batches: the first MOST_TIMES
+        self.works: list[int] = []     # times of steps on its batches, without waiting for them: the first MOST_TIMES
+        self.first_works: list[int] = []  # the same, for steps on the first batch of an epoch
         self.is_first = False   # whether the latest batch was an epoch's first
         self.batches = 0
-        self.workers: set[int] = set()  # processes whose slots are not added yet
+        self.workers: set[int] = set()  # worker processes whose slots are not added yet
         self.reading = Reading()
 
     def iterator_made(self, took: int) -> None:
@@ -159,17 +161,17 @@ class Loader:
             kept.append(took)
 
     def ended(self, took: int) -> None:
-        """The call that found no batch any more took this long: it ends the workers, where they are not kept."""
+        """Adds the time of the call that found no more batches. That call ends the workers, unless they are kept."""
         self.begun = False
         if self.first_ns and len(self.first_ns) == self.epochs:
             self.first_ns[-1] += took
 
     def is_like(self, other: "Loader") -> bool:
-        """Whether it may be one that the script makes anew for each pass."""
+        """True if the script may have made `other` as a replacement of this loader, as for each pass."""
         return self.line is not None and self.line == other.line and self.facts == other.facts
 
     def add(self, other: "Loader") -> None:
-        """Another one that was made at the same line."""
+        """Adds another loader that was made at the same line."""
         self.made, self.batches, self.epochs = self.made + other.made, self.batches + other.batches, self.epochs + other.epochs
         self.first_ns, self.waits = (self.first_ns + other.first_ns)[:MOST_TIMES], (self.waits + other.waits)[:MOST_TIMES]
         self.works, self.first_works = (self.works + other.works)[:MOST_TIMES], (self.first_works + other.first_works)[:MOST_TIMES]
@@ -178,7 +180,7 @@ class Loader:
         self.reading.add(other.reading)
 
     def collect(self, page: Page | None) -> None:
-        """Adds what its workers counted; they are done, or it is the end."""
+        """Adds the counts of its workers, when they are done or at the end."""
         for process in self.workers if page else ():
             reading = page.read(process)
             if reading is not None:
@@ -198,7 +200,8 @@ def facts_of(loader: Any) -> dict[str, Any]:
     context = getattr(loader, "multiprocessing_context", None)
     if context is None:
         import multiprocessing
-        # Asked without allow_none, it would settle the method, and a later set_start_method of the script would fail.
+        # allow_none is needed: otherwise the call would fix the start method, and a later set_start_method of the script would
+        # fail.
         method = multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
     else:
         method = context.get_start_method() if hasattr(context, "get_start_method") else str(context)

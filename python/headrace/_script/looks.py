@@ -1,5 +1,5 @@
-"""A thread that looks at the loop's thread twenty times a second: at which line of the user's it is, and whether it runs Python. It also
-writes the evidence now and then, so that a script that is killed leaves what was known."""
+"""A thread that samples the loop's thread twenty times a second: the user's line, and whether the thread runs Python. It also
+writes the evidence from time to time, so that a script that is killed leaves its measurements."""
 from __future__ import annotations
 
 import _thread
@@ -18,20 +18,22 @@ from headrace._script.moments import Moments
 
 EVERY = 0.05
 MOST_PAUSE = 5.0
-PAUSES = 50      # times as long as a look had no core is the pause behind it
+PAUSES = 50      # the pause after a look is this many times as long as the look waited for a core
 KEPT = 5e-4    # seconds
 _TENSOR = "/torch/_tensor.py"
-_READS = re.compile(rb"(?<![\w.])float\((?![\"'])|\.(?:item|cpu|tolist|numpy)\(")  # neither x.float() nor float("-inf")
+_READS = re.compile(rb"(?<![\w.])float\((?![\"'])|\.(?:item|cpu|tolist|numpy)\(")  # matches neither x.float() nor float("-inf")
 _READS_LAST = re.compile(rb"\.(?:item|cpu|tolist|numpy)\([^()]*\)$")
 
 
 def _at_loop(frame: Any) -> bool:
-    """Whether a frame has just been stopped where only Python stops: at the end of a loop's body, or at a function's beginning."""
+    """True if a frame has just been stopped at a place where only Python stops: the end of a loop's body, or the beginning of a
+    function."""
     return dis.opname[frame.f_code.co_code[frame.f_lasti]].startswith(("JUMP_BACKWARD", "RESUME"))
 
 
 def _is_reading(frame: Any) -> bool:
-    """Whether the call that a frame is in reads a value of a tensor: item(), float(). Before Python 3.11: whether its line has one."""
+    """True if the frame's current call reads a value of a tensor: item(), float(). Before Python 3.11: if the frame's line has such
+    a call."""
     file, line = line_of(frame)
     if not hasattr(frame.f_code, "co_positions"):
         return _READS.search(linecache.getline(file, line).encode()) is not None
@@ -48,16 +50,17 @@ class Looks:
         self.count = 0
         self.kept = False
         self.in_step = 0
-        self.lines: dict[tuple[str, int], int] = {}  # the user's line in steps -> looks
-        self.held: dict[tuple[str, int], int] = {}   # the same, where it ran Python
-        self.own: dict[tuple[str, int], int] = {}    # the same, where the line itself was at work, not a function of Python below it
-        self.reads: dict[tuple[str, int], int] = {}  # of these, where it read a value of a tensor just then
+        self.lines: dict[tuple[str, int], int] = {}  # the user's line in steps -> number of looks
+        self.held: dict[tuple[str, int], int] = {}   # the same, for looks that found Python running
+        self.own: dict[tuple[str, int], int] = {}    # the same, for looks that found the line itself at work, not a function of Python below it
+        self.reads: dict[tuple[str, int], int] = {}  # the same, for looks that found it reading a value of a tensor
         self._ending = threading.Event()
         self._running = threading.Lock()
         self._ident = 0
 
     def start(self) -> None:
-        """Of no threading.Thread: a script may wait for all that threading.enumerate() lists."""
+        """Starts the thread. It is not a threading.Thread, because a script may wait for all threads that threading.enumerate()
+        lists."""
         self._running.acquire()
         self._ident = _thread.start_new_thread(self._run, ())
 
@@ -89,10 +92,11 @@ class Looks:
         self.watcher.memory.see(self.watcher.accounts.steps, memory.resident())
 
     def _wait(self) -> bool:
-        """Until the next look; False at the end. `kept` is then whether another thread kept the interpreter's lock when this one wanted it: it
-        ran Python. What computes in torch has let go of it."""
+        """Waits until the next look; False at the end. Afterwards `kept` is true if another thread kept the interpreter's lock when
+        this thread wanted it. That thread ran Python, because code that computes in torch releases the lock."""
         began, delayed = time.perf_counter_ns(), self.delay.read()
-        # Where there are more threads than cores, this one may lose its core while the loop waits for the lock that it has.
+        # If there are more threads than cores, this thread may lose its core while the loop waits for the lock that this thread
+        # holds.
         pause = min(MOST_PAUSE, max(EVERY, PAUSES * (delayed - self.delayed) / 1e9))
         self.delayed = delayed
         if self._ending.wait(pause):

@@ -1,22 +1,22 @@
-"""Whether the process holds more and more memory."""
+"""Detects whether the process holds more and more memory."""
 from __future__ import annotations
 
 EVERY = 1.0          # seconds between two samples
-MOST = 256           # samples that are kept
-LEAST = 32           # samples of which something is said
+MOST = 256           # number of samples that are kept
+LEAST = 32           # least number of samples for a statement
 LEAST_BYTES = 100 << 20
-LEAST_PART = 0.1     # of what it held
-PARTS = 8            # of the second half of the run, in each of which it must have grown
+LEAST_PART = 0.1     # least growth, as a share of the memory that the process held
+PARTS = 8            # number of parts of the second half of the run; memory must have grown in each of them
 
 
 def resident() -> int:
-    """Bytes of this process that lie in memory."""
+    """Bytes of this process in memory."""
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * 4096
 
 
 class Memory:
-    """Samples of an even choice of all moments: each second at first, then every two..."""
+    """Evenly spaced samples: every second at first, then every two seconds..."""
 
     def __init__(self) -> None:
         self.samples: list[tuple[int, int]] = []  # step, bytes
@@ -33,7 +33,7 @@ class Memory:
         self.left = self.stride
 
     def rising(self) -> str:
-        """What the rule memory_growing says; "" where memory does not grow."""
+        """The text for the rule memory_growing; "" if memory does not grow."""
         later = self.samples[len(self.samples) // 2:]
         if len(self.samples) < LEAST:
             return ""

@@ -1,4 +1,4 @@
-"""When what is known of a running script is written: soon at first, since it may be killed at any moment, then seldom."""
+"""Decides when a running script's measurements are written: soon at first, because it may be killed at any moment, then seldom."""
 from __future__ import annotations
 
 import time
@@ -14,7 +14,7 @@ class Moments:
         self.due = time.monotonic() + self.pause
 
     def left(self) -> float:
-        """Seconds to the next one; not above 0 where it is due."""
+        """Seconds to the next moment; 0 or less if it is due."""
         return self.due - time.monotonic()
 
     def next(self) -> None:

@@ -1,4 +1,4 @@
-"""A copy of a working folder in which a script runs for a trial, so that what it writes is not the user's."""
+"""Copies a working folder for a trial of a script, so that the trial does not change the user's files."""
 from __future__ import annotations
 
 import os
@@ -8,16 +8,16 @@ from pathlib import Path
 from headrace.errors import UsageError
 
 LARGE = 16 << 20     # bytes; larger files are linked, not copied
-MANY = 1000          # entries of a folder from which on it is linked as a whole
-MOST = 1 << 30       # bytes and files that are copied at most
+MANY = 1000          # a folder with at least this many entries is linked as a whole
+MOST = 1 << 30       # the most bytes and files that are copied
 MOST_FILES = 20_000
 LEFT_OUT = (".git", "__pycache__", ".ipynb_checkpoints", "wandb", "mlruns")
-OWN = "headrace-tune-"  # begins the name of the folder of the copies, which lies in the user's folder where TMPDIR does
+OWN = "headrace-tune-"  # beginning of the name of the folder for copies, which is in the user's folder if TMPDIR is
 
 
 def copy_of(folder: Path, to: Path) -> int:
-    """Copies `folder` to `to`, which must not exist; returns the bytes that were copied. Large files, folders with very many files,
-    environments of Python and what may not be read are linked."""
+    """Copies `folder` to `to`, which must not exist; returns the number of bytes copied. Large files, folders with very many files,
+    environments of Python and unreadable files are linked."""
     copied = files = 0
     waiting = [(folder, to)]
     while waiting:

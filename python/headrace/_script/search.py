@@ -1,4 +1,4 @@
-"""Searches for the values with which a script's steps take least time. Knows no processes: `run` makes a trial."""
+"""Searches for the values with which a script's steps take the least time. Starts no processes itself: `run` makes a trial."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
@@ -6,26 +6,26 @@ from statistics import mean
 from typing import Any, Callable
 
 WORTH = 0.03   # the least gain for which a value is kept
-CLEAR = 0.20   # a gain that needs no second look
-WAITS = 0.03   # share of waiting for data from which readers are looked for
+CLEAR = 0.20   # a gain that needs no second trial
+WAITS = 0.03   # share of waiting for data from which numbers of readers are tried
 COMPUTES = 0.30
 MOST_WORKERS = 32
 LEAST_STEPS = 25
-ROUNDS = 2     # of the comparison at the end
+ROUNDS = 2     # the most rounds of the comparison at the end
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What a trial sets; None or False: as the script has it."""
+    """The settings of a trial; None or False: as the script has it."""
 
     workers: int | None = None
     prefetch: int | None = None
     pinned: bool | None = None
     threads: int | None = None
-    environment: bool = False  # that of `headrace run`
+    environment: bool = False  # the environment of `headrace run`
 
     def loader(self) -> dict[str, Any]:
-        """Arguments of DataLoader."""
+        """Arguments for DataLoader."""
         found: dict[str, Any] = {}
         if self.workers is not None:
             found["num_workers"] = self.workers
@@ -45,7 +45,7 @@ class Setting:
 
 @dataclass
 class Measured:
-    """What a trial measured. `failure`: why there is nothing; then the rest is empty."""
+    """The measurements of a trial. `failure`: why it failed; all other members are then empty."""
 
     step_ms: float = 0.0
     waits: float = 0.0     # share of the time in which steps waited for data
@@ -55,14 +55,14 @@ class Measured:
 
 @dataclass
 class Script:
-    """What the first trial says of a script as it is."""
+    """Facts that the first trial finds about the unchanged script."""
 
     workers: int | None = None  # None: it has no DataLoader
     prefetch: int = 2
     threads: int = 1
     on_gpu: bool = False
     has_environment: bool = False
-    advised_workers: int | None = None  # by the doctor
+    advised_workers: int | None = None  # suggested by the doctor
     advised_threads: int | None = None
 
 
@@ -85,7 +85,7 @@ Runner = Callable[[Setting, int, "float | None"], Measured]
 
 
 class Search:
-    """`run(setting, steps, give_up_ms)` makes a trial. `base`: the trial of the script as it is, of `short` steps."""
+    """`run(setting, steps, give_up_ms)` makes a trial. `base`: the trial of the unchanged script, with `short` steps."""
 
     def __init__(self, script: Script, base: Measured, steps: int, cores: int, run: Runner, has_time: Callable[[], bool] = lambda: True):
         self.script, self.steps, self.cores, self.run, self.has_time = script, steps, cores, run, has_time
@@ -94,7 +94,7 @@ class Search:
         self.trials: list[tuple[Setting, Measured]] = []
 
     def find(self) -> Found:
-        """Values of a kind after those of another: readers, environment, threads, batches ahead, pinned memory."""
+        """Tries the kinds of values in this order: readers, environment, threads, batches ahead, pinned memory."""
         self._workers()
         if not self.script.on_gpu and not self.script.has_environment and self.now.computes >= COMPUTES:
             self._try(replace(self.best, environment=True))
@@ -148,7 +148,7 @@ class Search:
         return measured
 
     def _try(self, setting: Setting) -> bool:
-        """Keeps `setting` if its steps are clearly shorter; where a little shorter, after a second look at both."""
+        """Keeps `setting` if its steps are clearly shorter. If they are only a little shorter, first makes a second trial of both."""
         if not self.has_time():
             return False
         first = self._measure(setting, self.short, 1.1 * self.now.step_ms)
@@ -162,7 +162,7 @@ class Search:
         return True
 
     def _compare(self, found: Found) -> None:
-        """The best and the script as it is in turns."""
+        """Compares the best setting and the unchanged script in turns."""
         for _ in range(ROUNDS):
             best, base = self._measure(self.best, self.steps), self._measure(Setting(), self.steps)
             if not best.failure and not base.failure:
@@ -171,5 +171,5 @@ class Search:
 
 
 def short_of(steps: int) -> int:
-    """Steps of a trial of the search, where the comparison at the end has `steps`."""
+    """Number of steps of a trial in the search, if the comparison at the end has `steps`."""
     return max(LEAST_STEPS, steps // 4)

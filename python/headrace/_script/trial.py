@@ -1,9 +1,10 @@
-"""Inside a script that `headrace tune` has started: other arguments for its DataLoader, an end after some steps, and no file outside.
+"""Runs inside a script that `headrace tune` has started: changes arguments of its DataLoader, ends it after some steps, and
+protects other files.
 
-A trial is what HEADRACE_TRIAL holds as JSON: {"result": the file to write, "steps", "warm": steps before the first that counts,
-"loader": {argument: value}, "where": the line of the DataLoader that gets them ("" = each one), "threads": of torch or null,
-"give_up_ms": mean time of a step from which on the trial is lost, or null, "writable": folders, or null for all, "theirs": the user's
-working folder, of which nothing is writable}.
+HEADRACE_TRIAL holds the trial as JSON: {"result": the file to write, "steps", "warm": steps before the first that counts, "loader":
+{argument: value}, "where": the line of the DataLoader that gets them ("" = every DataLoader), "threads": number of torch's threads
+or null, "give_up_ms": mean time of a step from which on the trial is lost, or null, "writable": folders, or null for all, "theirs":
+the user's working folder, where nothing may be written}.
 """
 from __future__ import annotations
 
@@ -21,20 +22,21 @@ from headrace._script import accounts, borders
 from headrace._script.evidence import place
 
 ONLY_WITH_WORKERS = ("prefetch_factor", "persistent_workers", "multiprocessing_context", "worker_init_fn", "timeout")
-EARLY = 0.25  # of the steps, after which a trial may be given up
+EARLY = 0.25  # share of the steps after which a trial may be given up
 _CHANGES = {"os.remove": 1, "os.rename": 2, "os.rmdir": 1, "os.mkdir": 1, "os.truncate": 1, "os.link": 2, "os.symlink": 2, "shutil.rmtree": 1, "shutil.move": 2}
 _ANEW = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
 def with_workers_right(arguments: dict[str, Any]) -> dict[str, Any]:
-    """A DataLoader without workers refuses arguments that are about them."""
+    """Removes arguments about workers if there are no workers, because DataLoader refuses them then."""
     if arguments.get("num_workers", 0):
         return arguments
     return {name: value for name, value in arguments.items() if name not in ONLY_WITH_WORKERS}
 
 
 def audited(write: Any, name: str) -> Any:
-    """`write(value, file, ...)`, which opens its file outside of Python, where no audit sees it. `name`: of its second argument."""
+    """Wraps `write(value, file, ...)`, which opens its file outside of Python, where no audit sees it. `name`: of its second
+    argument."""
     @functools.wraps(write)
     def written(*arguments: Any, **named: Any) -> Any:
         sys.audit("open", arguments[1] if len(arguments) > 1 else named.get(name), "w", _ANEW)
@@ -43,8 +45,8 @@ def audited(write: Any, name: str) -> Any:
 
 
 class Guard:
-    """Ends the process before it changes a file that is neither in `folders` nor a temporary or hidden one of the user's; in `theirs`
-    all are protected."""
+    """Ends the process before it changes a file, unless the file is in `folders` or is a temporary or hidden file of the user's. In
+    `theirs` all files are protected."""
 
     def __init__(self, folders: list[str], theirs: str, refuse: Any):
         def inside(folder: str) -> str:
@@ -76,10 +78,10 @@ class Guard:
 class Trial:
     def __init__(self, watcher: Any, asked: dict[str, Any]):
         self.watcher, self.asked = watcher, asked
-        self.began: tuple[int, int, list[int]] | None = None  # steps, ns in steps, ns by phase, where counting began
+        self.began: tuple[int, int, list[int]] | None = None  # steps, ns in steps and ns by phase at the moment when counting began
         if asked["writable"] is not None:
             sys.addaudithook(Guard([*asked["writable"], str(watcher.folder)], asked["theirs"], self.refuse))
-        # Behind the borders of a module, so that a step is ended before it is counted here.
+        # Installed after the borders of a module, so that a step is ended before it is counted here.
         before = watcher.borders.module
         watcher.borders.module = lambda name, module: (before(name, module), self.imported(name, module))
         atexit.register(self.end)
@@ -105,9 +107,9 @@ class Trial:
         _BaseDataLoaderIter.__next__ = after_batch
         if self.asked["threads"]:
             torch.set_num_threads(self.asked["threads"])
-            torch.set_num_threads = lambda _: None  # the script's own number would undo it
+            torch.set_num_threads = lambda _: None  # the script's own number would override it
         make = DataLoader.__init__
-        self.names = list(inspect.signature(make).parameters)[2:]  # behind self and dataset
+        self.names = list(inspect.signature(make).parameters)[2:]  # after self and dataset
 
         def made(loader: Any, dataset: Any, *arguments: Any, **named: Any) -> None:
             make(loader, dataset, **self.arguments(arguments, named))
@@ -115,7 +117,7 @@ class Trial:
         torch.save = torch.serialization.save = audited(torch.save, "f")
 
     def arguments(self, arguments: tuple, named: dict[str, Any]) -> dict[str, Any]:
-        """Of a DataLoader: those of the script, with those of the trial where it is the loader that is meant."""
+        """The arguments of a DataLoader: the script's, and the trial's if this is the loader that they are for."""
         named = {**dict(zip(self.names, arguments)), **named}
         line = borders.users_line(sys._getframe(2))
         if self.asked["loader"] and (not self.asked["where"] or place(line) == self.asked["where"]):
@@ -125,7 +127,7 @@ class Trial:
     def after_step(self, *_: Any) -> None:
         kept = self.watcher.accounts
         steps = getattr(kept, "steps", None)
-        if not isinstance(steps, int):  # the watching has failed, and said so
+        if not isinstance(steps, int):  # watching has failed, and has reported that
             return self.leave({"failure": "watching failed"})
         if self.began is None:
             if steps >= self.asked["warm"]:
@@ -155,13 +157,13 @@ class Trial:
         os.replace(part, path)
 
     def leave(self, result: dict[str, Any]) -> None:
-        """Ends the script at once: its workers and ranks are ended by `headrace tune`."""
+        """Ends the script at once; `headrace tune` ends its workers and ranks."""
         self.watcher.finish()
         self.write(result)
         os._exit(0)
 
     def end(self) -> None:
-        """The script has ended by itself; with an error, that is what `headrace tune` shows."""
+        """Called if the script has ended by itself. If it ended with an error, `headrace tune` shows that error."""
         if os.getpid() == self.watcher.process and self.watcher.looks is not None and not Path(self.asked["result"]).exists():
             self.write(self.result())
 

@@ -1,4 +1,4 @@
-"""What is said of a script at its end."""
+"""Makes the texts about a script at its end."""
 from __future__ import annotations
 
 import json
@@ -7,12 +7,12 @@ from typing import Any
 WORDS = {"data_wait": "waiting for data", "copy": "copying the batch", "prepare": "preparing the batch", "optimizer": "optimiser", "log": "logging",
          "snapshot": "saving", "validate": "validation", "profile": "looking", "rest": "the rest of the loop", "reduction": "other ranks"}
 NO_STEPS = "steps can't be told apart: no batch came from a DataLoader, and no update of a torch.optim optimizer was seen (a compiled one is not)"
-SHOWN = 0.005  # of the loop; smaller accounts are left out
+SHOWN = 0.005  # share of the loop; smaller accounts are left out
 
 
 def diagnose(evidence: dict[str, Any], hints: dict[str, str] | None = None) -> dict[str, Any]:
-    """{"findings", "accounts", "verdict"} of the library's rules. `hints`: what to heed where an argument is advised, by the argument's name;
-    "validation." stands before it where the loader of a validation is meant. A finding for which there are hints has them as "heed"."""
+    """{"findings", "accounts", "verdict"} of the library's rules. `hints`: warnings by the name of the argument that a remedy
+    suggests; "validation." precedes the name for the loader of a validation. A finding with such warnings has them as "heed"."""
     from headrace import _library
     found = _library.text(_library.library().diagnose(json.dumps(evidence).encode()))
     for number, finding in enumerate(found["findings"]):
@@ -43,7 +43,7 @@ def _change(finding: dict[str, Any]) -> list[str]:
 
 
 def text(name: str, evidence: dict[str, Any], verdict: dict[str, Any]) -> str:
-    """Several lines, without one at the end that is empty."""
+    """Several lines, without an empty one at the end."""
     times = evidence["times"]
     startup = times["seconds"].get("startup", 0.0)
     loop = max(times["wall"] - startup, 1e-9)

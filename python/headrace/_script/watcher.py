@@ -1,6 +1,6 @@
-"""Watches the training loop of this process: one object for all processes of a script, started anew in a fork.
+"""Watches the training loop of this process: one object for all processes of a script, started again in a fork.
 
-It begins to look, write and sample at the first backward pass: a process that trains nothing has only the borders.
+It begins to look, write and sample at the first backward pass, so a process that trains nothing has only the borders.
 """
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from headrace._script.loaders import Loader, Page, Reading, facts_of
 from headrace._script.memory import Memory
 
 MOST_LOADERS = 256
-LOSS_EVERY = 50_000_000          # ns between two losses that are read; doubled whenever MOST_ROWS are there
+LOSS_EVERY = 50_000_000          # ns between two losses that are read; doubled when there are MOST_ROWS of them
 LOSS_EVERY_GPU = 1_000_000_000
 MOST_ROWS = 1024
-MOST_PLACES = 16                 # of backward passes, whose losses are told apart
-current: "Watcher | None" = None  # that watches this process now
+MOST_PLACES = 16                 # the most places of backward passes whose losses are told apart
+current: "Watcher | None" = None  # the watcher of this process
 
 
 def _nobody() -> None:
@@ -46,7 +46,7 @@ def _said(error: Exception) -> str:
 
 
 class Occasions:
-    """What a loop does now and then, such as a save: how often, how long, where."""
+    """Work that a loop does from time to time, such as a save: how often, how long, and where."""
 
     def __init__(self) -> None:
         self.count = self.ns = 0
@@ -54,7 +54,7 @@ class Occasions:
         self.lines: dict[tuple[str, int], int] = {}
 
     def add(self, ns: int, frame: Any, step: int) -> None:
-        """Several within a step are one occasion: a checkpoint has several files."""
+        """Adds an occasion. Several within a step count as one, because a checkpoint has several files."""
         self.ns += ns
         if step == self.step:
             return
@@ -67,25 +67,25 @@ class Occasions:
 
 
 class Watcher:
-    """`folder` is where evidence is written, a file for each process that trains."""
+    """`folder`: evidence is written here, a file for each process that trains."""
 
     def __init__(self, folder: Path):
         self.folder = folder
         self.on = True
         self.failed: str | None = None
-        self.lost: set[str] = set()  # looks that have failed
+        self.lost: set[str] = set()  # names of looks that have failed
         self.borders = borders.Borders(self)
         self._lines: "weakref.WeakKeyDictionary[Any, Any]" = weakref.WeakKeyDictionary()
-        self._lines_by_dataset: dict[int, tuple[Any, tuple[str, int]]] = {}  # with a reference to the dataset
+        self._lines_by_dataset: dict[int, tuple[Any, tuple[str, int]]] = {}  # each with a reference to its dataset
         self._begin()
 
     def _begin(self) -> None:
-        """Everything that is this process's own."""
+        """Sets everything that belongs to this process alone."""
         self.process = os.getpid()
-        self.thread = threading.get_ident()  # may be another thread's when this one has ended
+        self.thread = threading.get_ident()  # another thread may get this number after this thread has ended
         self.native_id = threading.get_native_id()
         self.thread_taken = False
-        self.busy = ""           # what a border's original is doing just now
+        self.busy = ""           # the original function of a border that is running now
         self.accounts = Accounts()
         self.lead: Any = _nobody  # while steps are passed over: a reference to the iterator or the optimizer that counts them
         self.lead_record: Loader | None = None
@@ -103,7 +103,7 @@ class Watcher:
         self.loaders: list[Loader] = []
         self._records: "weakref.WeakKeyDictionary[Any, Loader]" = weakref.WeakKeyDictionary()
         self.page: Page | None = None
-        self.own_reading: Reading | None = None  # of this process, where it is a worker
+        self.own_reading: Reading | None = None  # counts of this process, if it is a worker
         self.looks: Any = None
         self.sampler: Any = None
         self.machine: dict[str, Any] = {}      # the machine at the start, and the lines of the sampler since
@@ -137,7 +137,8 @@ class Watcher:
             pass
 
     def attempt(self, part: str, call: Any, *arguments: Any) -> Any:
-        """What `call` returns. A look that fails is not tried again: the watching goes on without it, with one line, and this is None."""
+        """The result of `call`. If it fails, prints one line, never calls it again, and returns None; the watching continues
+        without it."""
         if part in self.lost:
             return None
         try:
@@ -160,10 +161,10 @@ class Watcher:
             if self.census.mode is not None:
                 self.census.leave()
         except Exception:
-            pass  # what stays passes everything on
+            pass  # replacements that stay pass everything on
 
     def end(self) -> dict | None:
-        """Ends the watching; what was found, None where no backward pass was seen or watching failed."""
+        """Ends the watching. Returns the evidence; None if there was no backward pass, or if watching failed."""
         found = None
         if self.on and self.looks is not None:
             try:
@@ -191,12 +192,12 @@ class Watcher:
             return
         while frame is not None and (frame.f_code.co_filename.startswith(borders.HERE) or frame.f_code.co_name == "__init__" and frame.f_locals.get("self") is loader):
             frame = frame.f_back
-        # Lightning and accelerate make new loaders of the user's: the latest line of the same dataset is the user's.
+        # Lightning and accelerate make new loaders from the user's loaders. The latest line for the same dataset is the user's.
         dataset, known = self._lines_by_dataset.get(id(loader.dataset), (None, line))
         if frame is not None and borders.is_users(frame.f_code.co_filename):
             known = line
         elif dataset is not None and dataset() is not loader.dataset:
-            known = line  # another dataset lies where that one was
+            known = line  # another dataset is now at that address
         try:
             self._lines_by_dataset[id(loader.dataset)] = weakref.ref(loader.dataset), known
         except TypeError:  # a list
@@ -206,7 +207,7 @@ class Watcher:
     def record_of(self, iterator: Any, loader: Any = None) -> Loader:
         known = iterator.__dict__.get("_headrace")
         if known is not None and known.watcher is not self:
-            known = None  # of a watch before this one
+            known = None  # of an earlier watch
         if known is not None and loader is None:
             return known
         record = known or (self._records.get(loader) if loader is not None else None)
@@ -230,7 +231,7 @@ class Watcher:
         return record
 
     def _add_loader(self, record: Loader) -> None:
-        if len(self.loaders) >= MOST_LOADERS:  # made anew in each pass: those of before become one
+        if len(self.loaders) >= MOST_LOADERS:  # made again in each pass: the earlier ones are joined
             used = list(self._records.values())
             gone = [each for each in self.loaders if each.trained and each not in used]
             for each in gone[1:]:
@@ -253,13 +254,13 @@ class Watcher:
             self.page = Page(self.folder / f"workers-{self.process}")
 
     def workers_reading(self) -> Reading | None:
-        """The sums of this process, a worker; None in another one."""
+        """The sums of this process, if it is a worker; else None."""
         if self.own_reading is None:
             from torch.utils.data import get_worker_info
             if get_worker_info() is None:
                 return None
             if self.page is None:
-                parent = multiprocessing.parent_process()  # os.getppid() is the server's of start method forkserver
+                parent = multiprocessing.parent_process()  # with the start method forkserver, os.getppid() is the server
                 self.page = Page(self.folder / f"workers-{parent.pid if parent is not None else os.getppid()}")
             self.own_reading = Reading()
         return self.own_reading
@@ -276,14 +277,14 @@ class Watcher:
     # -- steps that are passed over --------------------------------------------------------------------------------------------
 
     def pass_over(self, lead: Any) -> None:
-        # An iterator that the loop breaks off ends its workers at once, so it is not held.
+        # An iterator that the loop abandons ends its workers at once, so no reference to it is held.
         self.lead, self.lead_record, self.busy = weakref.ref(lead), lead.__dict__.get("_headrace"), "passing"
         self.left = self.chosen = self.accounts.passed
         self.waited = 0
         self.borders.stand_aside(not self.accounts.by_loader)
 
     def go_on(self, within: bool, end_ns: int | None = None) -> None:
-        """Ends passing over, in a step or at the end of one. `end_ns`: what the call took that found no more batches."""
+        """Resumes watching, in a step or at the end of one. `end_ns`: time of the call that found no more batches."""
         try:
             record, steps = self.lead_record, self.chosen - self.left
             self.busy, self.lead = "", _nobody
@@ -301,7 +302,7 @@ class Watcher:
         return record is not None and record.trained
 
     def is_busy(self) -> bool:
-        """Whether a border is inside another. Ends passing over."""
+        """True if a border is inside another one. Resumes watching."""
         if self.busy == "passing":
             self.go_on(True)
         return bool(self.busy)
@@ -309,17 +310,18 @@ class Watcher:
     # -- the loop ----------------------------------------------------------------------------------------------------------------
 
     def take_thread(self) -> bool:
-        """The thread of the first backward pass is the loop's; when it has ended, that of the next one."""
+        """Takes the thread of the first backward pass as the loop's thread. When it has ended, takes the thread of the next
+        backward pass."""
         if not self.on or (self.thread_taken and os.path.exists(f"/proc/self/task/{self.native_id}")):
             return False
         if not self.thread_taken:
             self.accounts = Accounts(self.accounts.began)
-        self.is_busy()  # ends passing over
+        self.is_busy()  # resumes watching
         self.thread, self.native_id, self.thread_taken = threading.get_ident(), threading.get_native_id(), True
         return True
 
     def look(self, now: int, tensors: Any) -> None:
-        """At a backward pass, now and then: the loss, and what changes slowly."""
+        """Called at a backward pass from time to time: reads the loss, and values that change slowly."""
         began = time.perf_counter_ns()
         from torch.cuda import is_current_stream_capturing as is_capturing
         loss = borders.plain_tensor(tensors[0] if type(tensors) in (list, tuple) and tensors else tensors)
@@ -327,7 +329,7 @@ class Watcher:
         if self.looks is None:
             self._start_looking(loss.device.index if on_gpu else None)
         self.on_gpu = self.on_gpu or on_gpu
-        if on_gpu and is_capturing():  # a graph would repeat what is done here, and a question about an event ends it
+        if on_gpu and is_capturing():  # a CUDA graph would repeat the work done here, and a query of an event ends its capture
             loss = None
         elif self.pending_loss is not None:
             self._take_pending()
@@ -345,14 +347,14 @@ class Watcher:
         self.looking_ns += time.perf_counter_ns() - began
 
     def _unscaled(self, loss: Any) -> Any:
-        """The loss before a GradScaler's factor."""
+        """The loss before a GradScaler multiplied it."""
         if self.scaled is None or self.scaled[1]() is not loss:
             return loss
         original = self.scaled[0]()
         return original if original is not None else loss.detach() / self.scaled[2]._scale
 
     def _place_of(self, frame: Any) -> int:
-        """Two networks of a script may have a loss each, which are not to be mixed."""
+        """The number of a backward pass's place. Two networks of a script may each have a loss, and the losses must not be mixed."""
         lines = []
         while frame is not None:
             if borders.is_users(frame.f_code.co_filename):
@@ -372,12 +374,12 @@ class Watcher:
             self.loss_every *= 2
 
     def _send_for(self, loss: Any, now: int, place: int) -> None:
-        """Copies a loss to the host without waiting for the GPU; it is read at a later look."""
+        """Copies a loss to the host without waiting for the GPU; a later look reads it."""
         import torch
         host = torch.empty((), dtype=torch.float32, pin_memory=True)
         host.copy_(loss.detach().reshape(()).float(), non_blocking=True)
         event = torch.cuda.Event()
-        event.record(torch.cuda.current_stream(loss.device))  # the copy's: the loss may be on another GPU than the current one
+        event.record(torch.cuda.current_stream(loss.device))  # the stream of the copy, because the loss may be on another GPU than the current one
         self.pending_loss = (host, event, self.accounts.steps, now, place)
 
     def _take_pending(self) -> None:
@@ -400,7 +402,8 @@ class Watcher:
         atexit.register(self.finish)
 
     def _start_sampler(self, gpu: int | None) -> None:
-        """The library's, a thread of its own that knows the machine. Without it the evidence says less. `gpu`: that of the loss, if known."""
+        """Starts the library's sampler, a separate thread that measures the machine. Without it the evidence has fewer values.
+        `gpu`: the GPU of the loss, if known."""
         import torch
         from headrace import _library
         try:
@@ -413,7 +416,7 @@ class Watcher:
             self.sampler = None
 
     def sample(self, last: bool = False) -> dict[str, Any]:
-        """What the sampler says for the evidence. Called by one thread at a time."""
+        """The sampler's values for the evidence. Only one thread at a time may call it."""
         if self.sampler is None:
             return {}
         from headrace import _library
@@ -434,7 +437,7 @@ class Watcher:
 
     def _last_evidence(self) -> dict:
         if threading.get_ident() == self.thread:
-            self.is_busy()  # ends passing over
+            self.is_busy()  # resumes watching
         self.ended_ns = time.perf_counter_ns()
         self.looks.stop()
         return evidence.of(self, self.sample(True))
@@ -446,10 +449,10 @@ class Watcher:
         os.replace(part, path)
 
     def finish(self) -> None:
-        """At the end of the process, or of the watching."""
+        """Called at the end of the process, or of the watching."""
         if not self.on or self.finished or os.getpid() != self.process:
             return
-        self.finished = True  # a spawned process comes here twice; the sampler is no more then
+        self.finished = True  # a spawned process calls this twice, and the sampler is gone the second time
         try:
             if self.looks is not None:
                 self._write(self._last_evidence())
@@ -461,10 +464,10 @@ def watch(folder: Path) -> Watcher:
     """Starts watching this process and those that it forks."""
     global current
     watcher = current = Watcher(folder)
-    (folder / "hook").touch()  # by these `headrace doctor` knows how far a script came that has not trained
+    (folder / "hook").touch()  # shows `headrace doctor` how far a script came that has not trained
     os.register_at_fork(after_in_child=watcher.after_fork)
     finder = borders.Finder(watcher.imported)
-    for name in borders.MODULES:  # what is there already, where watching begins late
+    for name in borders.MODULES:  # modules that exist already, if watching begins late
         if name in sys.modules:
             finder.waiting.discard(name)
             watcher.imported(name, sys.modules[name])

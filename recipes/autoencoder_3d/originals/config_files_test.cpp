@@ -1,4 +1,4 @@
-// Tests with files in the form of the published ones, but with contents of this test's own.
+// Tests with files in the form of the published ones, but with other contents.
 #include "recipes/autoencoder_3d/entry_parts.h"
 
 #include <gmock/gmock.h>

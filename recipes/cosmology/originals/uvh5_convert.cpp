@@ -40,8 +40,8 @@ std::vector<Header> open_files(const std::vector<std::filesystem::path>& paths, 
 }
 
 // Chooses the number of times in a file. Candidates are the multiples of 4, at least kShortest, that divide the number of all
-// times. The largest one that gives enough files is chosen; if none does, the smallest one. Without a candidate, a file has all
-// times.
+// times. Chooses the largest candidate that gives enough files, or the smallest candidate if no candidate does. Without a
+// candidate, a file has all times.
 std::int64_t chosen_length(std::int64_t times, std::int64_t polarisations) {
   std::int64_t shortest = times;
   for (std::int64_t length = times; length >= kShortest; --length) {

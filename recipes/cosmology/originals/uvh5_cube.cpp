@@ -251,7 +251,7 @@ class CubeReader {
     stored_.resize(samples_.size() * size_of(dtype));
     file.file->read(kName, offset, count, stored_);
     std::vector<double> values(samples_.size());
-    MR_CHECK(convert_numbers<double>(dtype, stored_, values), "the header's check lets real numbers pass");
+    MR_CHECK(convert_numbers<double>(dtype, stored_, values), "the header's check accepts only real numbers");
     std::ranges::transform(values, samples_.begin(), [](double value) { return value == 0 ? 0.0F : 1.0F; });
   }
 

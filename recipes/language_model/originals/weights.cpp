@@ -88,7 +88,7 @@ void take_sizes(const Weights& file, const Tensors& tensors, Decided& config) {
 }
 
 // Compares AGI2's buffer of sinusoids with those that the model computes, and removes the buffer from `tensors`. Returns true if
-// there was one.
+// `tensors` had it.
 bool take_positions(const Weights& file, Tensors& tensors, Decided& config) {
   const auto found = tensors.find(kPositions);
   if (found == tensors.end()) return false;
@@ -119,9 +119,9 @@ std::optional<bool> scale_in_metadata(const Json& values) {
 
 std::string take_scale(const Weights& file, bool has_positions, Decided& config) {
   if (has_positions) {
-    config.set("embedding_scale", false,
-               std::string(kPositions) + " is of a model that adds positions to embeddings as they are");
-    return std::string(kPositions) + " is of the original: recipe.embedding_scale false, as it computes; positions are made here";
+    config.set("embedding_scale", false, std::string(kPositions) + " comes from a model that does not scale its embeddings");
+    return std::string(kPositions) +
+           " comes from the original: recipe.embedding_scale is false, as there, and positions are computed anew";
   }
   if (const auto scale = scale_in_metadata(file.values)) {
     config.set("embedding_scale", *scale, "the file's own metadata");

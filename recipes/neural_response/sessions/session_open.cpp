@@ -310,9 +310,9 @@ class SessionOpener {
     double most = 0;
     for (const float percent : missing.values) most = std::max(most, static_cast<double>(percent));
     if (!(most > 0 && most <= 1 && threshold > 1)) return;
-    notices_.push_back(short_name(file) + ": /missing_pct is at most " + significant(most, 3) + ", and only bins from " +
-                       significant(threshold, 3) +
-                       " percent on are left out, so no bin is left out. Are they fractions? Then write 100 times "
+    notices_.push_back(short_name(file) + ": /missing_pct is at most " + significant(most, 3) +
+                       ", and the filter leaves out bins from " + significant(threshold, 3) +
+                       " percent on, so it leaves out no bin. Are they fractions? Then write 100 times "
                        "their values, or set the filter's threshold to " +
                        significant(threshold / 100, 3));
   }

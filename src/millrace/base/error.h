@@ -68,8 +68,8 @@ class DataError : public Error {
   explicit DataError(Message message);
 };
 
-// Thrown for intact data, a file or a part of one, of a kind that Millrace does not read: another dtype, a pickle of other
-// classes, an archive of code. It is reported like any other DataError, but `inspect` does not call it damage.
+// Thrown for a file, or a part of a file, that is intact but of a kind that Millrace does not read: another dtype, a pickle of
+// other classes, an archive of code. It is reported like any other DataError, but `inspect` does not call it damage.
 class UnreadKind : public DataError {
  public:
   using DataError::DataError;

@@ -112,7 +112,7 @@ TEST(Utf8, DecodesAndFindsTheFirstBadByte) {
   EXPECT_EQ(first_invalid_utf8("\xE0\x80\x80"), 0U);      // overlong
   EXPECT_EQ(first_invalid_utf8("\xF0\x80\x80\x80"), 0U);  // overlong
   EXPECT_EQ(first_invalid_utf8("\xED\xA0\x80"), 0U);      // surrogate
-  EXPECT_EQ(first_invalid_utf8("\xF4\x90\x80\x80"), 0U);  // a character that is cut short
+  EXPECT_EQ(first_invalid_utf8("\xF4\x90\x80\x80"), 0U);  // above U+10FFFF
   EXPECT_EQ(first_invalid_utf8("\xFF"), 0U);
 }
 

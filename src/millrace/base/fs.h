@@ -69,7 +69,7 @@ class AtomicFile {
   [[nodiscard]] WritableFile& file() noexcept { return *file_; }
   [[nodiscard]] const std::filesystem::path& temporary() const noexcept { return temporary_; }
   void finish();           // fsync, rename, fsync of the folder
-  void finish_unsynced();  // only renames: for files that their reader checks and can make again after a power cut
+  void finish_unsynced();  // renames without fsync; for files whose reader checks them and can make them again after a power cut
 
  private:
   Fs& fs_;

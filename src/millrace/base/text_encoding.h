@@ -15,7 +15,8 @@ struct NoText {
   std::string next;      // a command that replaces the file by UTF-8 text, or advice if there is no such command
 };
 
-// Looks at a file's first bytes for text of 16 or 32 bits, compressed data or an office document; nullopt for everything else.
+// Checks whether a file's first bytes are 16-bit or 32-bit text, compressed data or an office document; nullopt for all other
+// bytes.
 [[nodiscard]] std::optional<NoText> other_than_text(std::string_view start, const std::filesystem::path& path);
 // Offset in `piece` of the first byte that can't be part of text, because it is a NUL or not UTF-8; nullopt if all bytes are
 // text.

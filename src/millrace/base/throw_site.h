@@ -31,9 +31,9 @@ class ThrowWatch {
   const ThrowWatch* outer_;
 };
 
-// "FILE:LINE" of this thread's latest noted throw. It is the line of the innermost call since the watch began that is in a
-// source of the program. The path is relative to the current folder if the source lies below it. A source does not belong to
-// the program if it lies in an include folder or its path contains one of `others`. "" if no such line is known. Call this
+// "FILE:LINE" of the latest throw noted in this thread. The line is that of the innermost call, among the calls since the watch
+// began, in a source of the program. Sources in an include folder, and sources with one of `others` in their path, do not belong
+// to the program. The path is relative to the current folder if the source lies below it. "" if no such line is known. Call this
 // before another exception is thrown; it runs another program, which takes a moment.
 [[nodiscard]] std::string throw_site(std::span<const std::string_view> others);
 

@@ -153,7 +153,7 @@ int run_compare(const Invocation& call) {
   const runs::RunFacts b = runs::read_facts(folders[1]);
   runs::Comparison comparison = runs::compare(a, b);
   if (is_another_build(comparison))
-    comparison.notes.emplace_back("the program is another build: its code differs, and the files of a run do not record how");
+    comparison.notes.emplace_back("the program is another build; the files of a run do not record how its code differs");
   if (json)
     print_json(to_json(comparison, a, b));
   else

@@ -154,7 +154,7 @@ Rows rows_of(const MachineView& machine, const std::optional<RankRates>& ranks) 
                                        : "there is no /dev/shm"});
   rows.push_back({"ranks", ranks ? to_text(*ranks) : "two processes could not meet"});
   rows.push_back({"ports", std::to_string(kUsualPort) + (machine.taken_port == kUsualPort ? " is taken" : " is free") +
-                               (ranks ? "; two processes met at another one" : "")});
+                               (ranks ? "; two processes met at another port" : "")});
   return rows;
 }
 

@@ -60,7 +60,7 @@ struct Options {
   std::vector<std::string> words;
 };
 
-// More are a typing error. Their memory would be taken before the first rank starts.
+// A larger number is a typing error. The memory for that many ranks would be allocated before the first rank starts.
 constexpr int kMostRanksOfAMachine = 4096, kMostMachines = 1 << 18;
 
 int number(const std::string& name, const std::string& text, int least, int most = std::numeric_limits<int>::max()) {
@@ -86,7 +86,7 @@ Options options_of(const std::vector<std::string>& words) {
       value = word.substr(equals + 1);
     else if (i + 1 < words.size())
       value = words[++i];
-    if (value.empty())  // as of --slurm=$FILE without the variable, which would start the ranks
+    if (value.empty())  // such as --slurm=$FILE if the variable is not set, which would start the ranks
       throw UsageError({word + " needs a value", "command line", "see millrace launch --help"});
     if (name == "nproc" || name == "nproc-per-node") {
       options.nproc = number(name, value, 1, kMostRanksOfAMachine);
@@ -145,7 +145,7 @@ void check(const Options& options) {
 // Finds a misspelt recipe before the ranks start, and before a job waits in a queue.
 void check_recipe(const Options& options, std::span<const Entry> recipes) {
   const bool names_none = options.words.size() < 2 || options.words[1].starts_with("-");
-  if (options.words[0] != "train" || (names_none && !options.slurm.empty())) return;  // slurm_text() says how to name it first
+  if (options.words[0] != "train" || (names_none && !options.slurm.empty())) return;  // slurm_text() reports a missing name
   Arguments words(std::span(options.words).subspan(1));
   static_cast<void>(take_recipe(words, recipes, "launch train"));
 }
@@ -215,7 +215,7 @@ int run_launch(const Invocation& call) {
   constexpr double kWaitForMachines = 300;
   std::optional<BeforeFirstStep> waiting(std::in_place, json ? STDERR_FILENO : STDOUT_FILENO, 1U);
   distributed::MeetingPoint meeting(place_of(options), options.node == 0, kWaitForMachines);
-  waiting.reset();  // from here on a signal is handed on to the ranks
+  waiting.reset();  // from here on signals are passed on to the ranks
   RankStart start{.words = options.words, .ranks = {}, .host = meeting.address().host, .port = meeting.address().port};
   start.most_restarts = options.restarts;
   start.logs = make_logs(options);

@@ -1,4 +1,4 @@
-// The command line. The program of a user with own recipes is one line:
+// The command line. A user's program with its own recipes needs one line:
 //   int main(int argc, char** argv) { return millrace::cli_main(argc, argv, recipes); }
 #pragma once
 

@@ -109,7 +109,7 @@ int follow(const std::vector<std::filesystem::path>& folders, const std::filesys
     }
     server.serve(Clock::now() + std::chrono::seconds(1), stop);
   }
-  write_atomically(Fs::real(), file, page_of(folders));  // a page without reloading, because this process renews it no longer
+  write_atomically(Fs::real(), file, page_of(folders));  // the last page does not reload itself
   return 0;
 }
 

@@ -52,7 +52,7 @@ struct Options {
 
 const std::vector<std::string> kAllow = {"precision", "batch_size", "accumulation"};
 
-constexpr std::string_view kOfATunedConfig = " times as fast";  // in the heading of each
+constexpr std::string_view kOfATunedConfig = " times as fast";  // part of the heading of each tuned config
 
 // True for a file that the result would replace and that no search wrote, such as the config that is tuned.
 bool is_other_file(const std::filesystem::path& file) {

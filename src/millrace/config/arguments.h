@@ -25,7 +25,7 @@ class Arguments {
   std::optional<std::string> value(std::string_view name);  // the last one counts
   std::int64_t integer(std::string_view name, std::int64_t otherwise, std::int64_t minimum);
   bool flag(std::string_view name);  // --name, --no-name, --name=true|false, --name true|false
-  // Takes the first word that is not an option; nullopt if there is none.
+  // Takes the first word that is not an option; nullopt if all words are options.
   std::optional<std::string> positional();
   std::vector<std::string> rest() { return std::move(words_); }  // words not taken so far
 

@@ -22,7 +22,7 @@ std::string normalized(std::string_view name) {
 
 std::string_view last_part(std::string_view path) { return path.substr(path.rfind('.') + 1); }
 
-// The line in "file name:line"; 0 if there is none.
+// The line in "file name:line"; 0 if the text has no line.
 std::size_t line_of(std::string_view origin) {
   const std::size_t colon = origin.rfind(':');
   std::size_t line = 0;

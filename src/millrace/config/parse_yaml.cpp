@@ -59,8 +59,8 @@ class YamlHandler final : public YAML::EventHandler {
   void refuse_anchor(const YAML::Mark& mark, YAML::anchor_t anchor) {
     if (anchor != YAML::NullAnchor) refuse(mark, "anchors (&name) are not accepted in a config", "write the value out");
   }
-  // An application's own tag, such as in "!env NAME", asks for something that would not be done: NAME would be the value. YAML's
-  // and Python's tags (!!float, !!python/tuple) change nothing, because the schema decides.
+  // An application's own tag, such as "!env NAME", asks for an operation that Millrace does not do: NAME would become the value.
+  // YAML's and Python's tags (!!float, !!python/tuple) change nothing, because the schema decides.
   void refuse_tag(const YAML::Mark& mark, const std::string& tag) {
     if (tag.size() < 2 || tag[0] != '!') return;  // "?" and "!" stand for no tag
     refuse(mark, "the tag " + quoted(tag) + " is not accepted in a config", "remove it and write the value out");

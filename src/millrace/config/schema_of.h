@@ -256,7 +256,8 @@ void add_leaves(const std::string& prefix, const T& defaults, bool free_on_resum
 
 }  // namespace detail
 
-// Struct members of T are sections, the others leaves; all paths start with `prefix` and a dot unless it is empty.
+// Members of T that are structs become sections; all other members become leaves. All paths start with `prefix` and a dot,
+// unless `prefix` is empty.
 template <class T>
 [[nodiscard]] Schema schema_of(std::string_view prefix = "") {
   Schema schema;

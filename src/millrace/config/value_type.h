@@ -63,7 +63,8 @@ struct RecordField {
 
 // Text of `value` for a message: compact JSON, cut if it is long.
 [[nodiscard]] std::string shown(const Json& value);
-// Turns a string from a flag, a variable or a YAML scalar into the JSON value that it looks like, else into a JSON text.
+// Turns a string from a flag, a variable or a YAML scalar into the JSON value that it looks like: a number, true, ... Any other
+// string becomes a JSON text.
 [[nodiscard]] Json guessed(const std::string& text);
 
 // Whether canonical JSON `value` has this type without conversion (3 is only an integer, 3.0 is only a number).

@@ -65,8 +65,8 @@ class Batch {
   BatchOrigin origin_;
 };
 
-// One mean of a loss. The trainer divides the sum of all its sums by the sum of all its counts over the global batch of a step,
-// so the division into batches, micro-batches and ranks can't change the result.
+// One mean of a loss. Over the global batch of a step, the trainer adds up all sums and all counts of a term, and divides the
+// total sum by the total count. So the division into batches, micro-batches and ranks can't change the result.
 struct LossTerm {
   // Values that logs and metrics show instead of sum / count, for a term whose count means nothing to people.
   struct Report {

@@ -24,9 +24,9 @@ void require_threads(int count);
 // space.
 void guard_address_space(int threads);
 
-// Prepares a helper process that may be lost. If memory runs out, the system ends this process before others. Tensors that
-// would bring it above nine tenths of the present free memory throw c10::OutOfMemoryError. Call it before the process makes
-// tensors.
+// Prepares a helper process that may die without harm to the run. If memory runs out, the system ends this process before
+// others. Tensors that would bring it above nine tenths of the present free memory throw c10::OutOfMemoryError. Call it before
+// the process makes tensors.
 void stand_back_for_memory();
 
 // Texts for messages. memory_account() gives the process's memory, its limits and the free memory; the other function gives the

@@ -67,7 +67,7 @@ bool is_refused(std::int64_t megabytes) {
   }
 }
 
-// What is wrong; "" if nothing is.
+// Describes the fault; "" = no fault was found.
 std::string fault_of_resident_limit() {
   count_tensor_memory();
   release_cached_memory(at::kCPU);

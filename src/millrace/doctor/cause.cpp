@@ -32,8 +32,8 @@ std::optional<std::int64_t> count_of(const std::filesystem::path& file, const st
   return std::nullopt;
 }
 
-// The folder of the control group that limits this process's memory: of version 2 or, if there is none, of version 1's memory
-// controller. In a container the group is the root of the mounted file system.
+// The folder of the control group that limits this process's memory. It belongs to version 2 or, if there is no such group, to
+// the memory controller of version 1. In a container the group is the root of the mounted file system.
 std::filesystem::path memory_group(const std::filesystem::path& root) {
   std::filesystem::path mounted = root / "sys/fs/cgroup";
   std::ifstream stream(root / "proc/self/cgroup");

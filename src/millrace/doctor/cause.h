@@ -33,7 +33,7 @@ struct Cause {
   // "unknown".
   std::string id;
   std::string text;       // a line for people
-  bool is_death = false;  // true: the run is not going on and did not end normally
+  bool is_death = false;  // true: the run is no longer running and did not end normally
   std::int64_t step = 0;  // the last step in the log
 };
 

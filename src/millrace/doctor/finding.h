@@ -36,8 +36,8 @@ struct Finding {
   std::string remedy;      // what to do: a command or an action
   std::string key, value;  // the remedy as a config key and its value; "" if the remedy is not a config value
   std::optional<Gain> gain;
-  Stake stake = Stake::time;          // the stake of the rule
-  bool warned = false;                // the rule's `warned`
+  Stake stake = Stake::time;          // the harm of the faults that the rule finds
+  bool warned = false;                // Rule::warned of the rule: the run itself also prints a warning
   std::string where = {};             // the place in a script that the finding concerns: "train.py:31"
   std::optional<Change> change = {};  // only in a finding about a script
 };

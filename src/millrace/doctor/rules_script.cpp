@@ -13,8 +13,8 @@ using telemetry::Phase;
 
 constexpr double kRespawns = 0.03;  // share of the loop's time from which starting workers is reported
 constexpr double kWorthAChange = 0.05;
-constexpr double kAllBusy = 0.85;                             // busy share of the cores from which workers wait for cores
-constexpr double kInWay = 0.10;                               // share of the loop's time that it waits for data or for a core
+constexpr double kAllBusy = 0.85;  // if more than this share of the cores is busy, workers wait for cores
+constexpr double kInWay = 0.10;    // share of the loop's time that it waits for data or for a core
 constexpr double kCopiesUnpinned = 0.03, kPinnedSaves = 0.7;  // share of the time for copies; the part that pinned memory saves
 constexpr double kItems = 0.03;
 constexpr int kOwnTasks = 3;  // threads of a worker that computes in a single thread: its own, its queue's and the allocator's
@@ -130,7 +130,8 @@ Found threads_in_workers(const Evidence& e) {
   return changed(what, change_of(*e.script, {{"loader.worker_init", one_thread}}), loader->where, std::nullopt);
 }
 
-// The workers of a validation read its next batches while the loop computes. They need cores beside the loop's threads.
+// The workers of a validation read its next batches while the loop computes. They need cores in addition to those of the loop's
+// threads.
 Found validation_input(const Evidence& e) {
   if (!e.script || !e.script->validation_input || e.script->validation_input->workers > 0) return std::nullopt;
   const Script::ValidationInput& input = *e.script->validation_input;

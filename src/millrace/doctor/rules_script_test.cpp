@@ -170,7 +170,7 @@ TEST(RulesOfScripts, WorkersThatCostMoreThanTheyRead) {
   EXPECT_THAT(ids_of(e), Not(testing::Contains("too_many_workers"))) << "the workers may wait for the cores of other programs";
 }
 
-// A step of 9.5 s that sleeps for most of them waits for a core only while it needs one.
+// A step of 9.5 s that sleeps most of the time waits for a core only while it needs one.
 TEST(RulesOfScripts, AStepThatSleepsHasLittleToGainFromItsNeighboursEnd) {
   Evidence e = script();
   e.others = 0.5;

@@ -97,14 +97,14 @@ Found too_many_threads(const Evidence& e) {
              "device.threads", std::to_string(e.cores), std::nullopt);
 }
 
-// The number of torch's threads for which a script finds cores beside other programs. 0 if that is no remedy.
+// The number of torch's threads that fit on the cores left by other programs; 0 if a smaller number is no remedy.
 int threads_beside_others(const Evidence& e) {
   if (!e.script || e.on_gpu || e.script->threads < 2 || e.others.value_or(0) < kManyNeighbours) return 0;
   const int threads = std::max(1, static_cast<int>(std::lround(e.cores * (1 - *e.others))));
   return threads < e.script->threads ? threads : 0;
 }
 
-// A variable works also where the script sets nothing, and in libraries that have threads of their own.
+// An environment variable also works if the script sets no number of threads, and in libraries that have separate threads.
 Finding::Change with_threads(const Script& script, int threads) {
   const std::string count = std::to_string(threads);
   return {.text = "OMP_NUM_THREADS=" + count + " " + (script.command.empty() ? "python " + script.path : script.command),
@@ -118,8 +118,8 @@ double core_share(const Evidence& e) {
 
 }  // namespace
 
-// A script's event writer has a thread that takes the cores from the loop's threads. If there are neither workers nor other
-// programs, it is what the loop waits for. A wait longer than the log lines themselves has another cause.
+// A script's event writer has a thread that takes the cores from the loop's threads. Without workers and other programs, the
+// loop waits only for this thread. A wait longer than the log lines themselves has another cause.
 Found log_often(const Evidence& e) {
   Found finding =
       too_often(e, Phase::log, e.script ? often_of(e, e.script->logs) : e.log, {kLogs, kFewLogs}, "log lines", "log.every", "");

@@ -15,15 +15,15 @@ namespace {
 
 constexpr double kBusy = 0.1;                            // if other programs use this share of the cores, a run does not count
 constexpr int kMostBusy = 3;                             // after this many runs that do not count, the candidate is given up
-constexpr std::size_t kMostRuns = 6, kMostOfLittle = 4;  // most valid runs of a candidate, and of one with little gain
+constexpr std::size_t kMostRuns = 6, kMostOfLittle = 4;  // the most valid runs: of a candidate, of one with little gain
 constexpr double kLittle = 0.1;
-constexpr std::int64_t kMostRows = 8;  // times the config's batch size; larger batches change the training too much
+constexpr std::int64_t kMostRows = 8;  // as a multiple of the config's batch size; larger batches change the training too much
 constexpr std::size_t kPool = 4;       // a candidate is compared with this many runs of the baseline
 constexpr int kBetween = 2;            // number of runs with candidates between two runs of the baseline
 constexpr double kClear = 0.35;        // log(ratio) from which a single run is enough for a decision
 constexpr double kNoise = 0.03;        // assumed standard deviation of log(time) at first; counts like kNoiseRuns runs
 constexpr double kNoiseRuns = 3;
-constexpr double kOutlier = 3;  // in standard deviations; a run that deviates more was disturbed, and counts as this
+constexpr double kOutlier = 3;  // in standard deviations; a larger deviation means a disturbed run, and is cut to this value
 // In standard errors. kProof is larger, because it is applied after each pair of runs except the last.
 constexpr double kProof = 2.7, kLastProof = 2, kDisproof = 1.5;
 constexpr std::size_t kHopeless = 3;   // if the mean of this many runs is below half of `worth`, the trial ends

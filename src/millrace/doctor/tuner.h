@@ -1,8 +1,8 @@
 // Searches for config values that make a run faster. A candidate is a set of values to try. The first candidate combines all
 // values that promise a gain and do not change the training. Then each remaining candidate is tried, the candidate with the
-// largest expected gain first. If several values of a key are candidates, they first compete in a run each. Finally, each value
-// that was kept together with others is tested against the old value. A candidate is measured in short runs. At least every
-// third run uses the best config so far; the latest of these runs are the baseline. The caller makes the runs.
+// largest expected gain first. If several values of a key are candidates, they first compete, each in a separate run. Finally,
+// each value that was kept together with others is tested against the old value. A candidate is measured in short runs. At least
+// every third run uses the best config so far; the latest of these runs are the baseline. The caller makes the runs.
 #pragma once
 
 #include <functional>
@@ -37,7 +37,8 @@ struct Candidate {
                         // suggest it
   std::string needs;    // a word that the user must allow, because the candidate changes the training: "precision"; "" = no
                         // change
-  bool back = false;    // true: it tries a key's old value again. The new value was kept with others, and may not help alone
+  bool back = false;    // true: the candidate tries a key's old value again, because the new value was kept with others and may
+                        // not help alone
 };
 
 struct Trial {

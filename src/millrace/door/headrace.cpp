@@ -201,7 +201,7 @@ struct headrace_loader {
   std::shared_ptr<WatchedArena> arena;  // null: no watch
   std::string content;                  // digest of the files; "" = not read yet
   std::optional<data::Loader> loader;
-  bool at_end = false;    // the epoch's last batch was handed over, but its end was not
+  bool at_end = false;    // the epoch's last batch was returned, but its end was not reported yet
   std::uint64_t bad = 0;  // samples so far that could not be read
 };
 

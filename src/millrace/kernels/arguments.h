@@ -33,7 +33,8 @@ inline detail::Type type_of(at::ScalarType type) {
 }
 inline detail::Type type_of(const at::Tensor& x) { return type_of(x.scalar_type()); }
 
-// The parts as one tensor, if they are adjacent in memory as slices of one along dimension 0; otherwise an undefined tensor.
+// The parts as one tensor, if they are adjacent in memory as slices of one tensor along dimension 0; otherwise an undefined
+// tensor.
 inline at::Tensor block_of(at::TensorList parts) {
   std::vector<std::int64_t> sizes = parts.front().sizes().vec();
   sizes[0] = 0;

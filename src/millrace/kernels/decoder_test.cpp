@@ -91,7 +91,7 @@ TEST_P(Decoders, SwigluAgreesWithAten) {
 }
 
 TEST_P(Decoders, SwigluLinearIsSwigluAndAProduct) {
-  for (const std::int64_t rows : {1, 60, 1300}) {  // 1300 are computed in parts
+  for (const std::int64_t rows : {1, 60, 1300}) {  // 1300 rows are computed in parts
     for (const auto type : {at::kFloat, at::kBFloat16}) {
       SCOPED_TRACE(testing::Message() << rows << " " << type);
       const at::Tensor weight = (at::randn({24, 688}) / 25).to(type);

@@ -12,11 +12,12 @@ namespace millrace::kernels {
 
 struct DeviceNormed {
   at::Tensor y;
-  at::Tensor x;  // x itself, for what reads it beside the norm: the norm's last pass adds this gradient to that of x
+  at::Tensor x;  // x itself, for other operations that read it; the norm's last pass adds their gradient to its own gradient of
+                 // x
 };
-// group_norm() of x + before on such a device. `before` (C), fp32, is a bias that x lacks, or undefined; no pass adds it, and its
-// gradient comes from the sums that the norm has anyway. Forward: one pass over x for the statistics and one for the result.
-// Backward: two passes over x and the gradient.
+// group_norm() of x + before on such a device. `before` (C), fp32, is a bias that x lacks, or undefined. No separate pass adds
+// it, and its gradient comes from sums that the norm computes in any case. Forward: one pass over x for the statistics and one
+// for the result. Backward: two passes over x and the gradient.
 [[nodiscard]] DeviceNormed device_group_norm(const at::Tensor& x, const at::Tensor& before, const at::Tensor& weight,
                                              const at::Tensor& bias, const GroupNormOptions& options);
 

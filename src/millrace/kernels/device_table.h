@@ -51,7 +51,7 @@ struct DeviceTable {
   void (*turn)(const DeviceTurn&, c10::DeviceIndex index);
   void (*rms_norm)(const detail::RmsNorm&, c10::DeviceIndex index);
   void (*group_norm)(const DeviceGroupNorm&, c10::DeviceIndex index);
-  // For fewer than 2^31 elements, and results.
+  // For fewer than 2^31 elements and fewer than 2^31 results.
   void (*soft_pool)(const detail::SoftPool&, c10::DeviceIndex index);
   void (*circular_pad)(const CircularPad&, c10::DeviceIndex index);
   // Sums the columns of a matrix (rows, columns) into parts (blocks, columns), f32. The kernel writes all of `parts`.

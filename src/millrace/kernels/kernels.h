@@ -26,8 +26,8 @@ struct Dropout {
   // Number of the tensor's first element in the site's stream, not negative. A tensor with rows n, n + 1, ... of a larger tensor
   // drops the same elements as the larger tensor.
   std::int64_t first = 0;
-  // Numbers of all elements, run by run, if they are not consecutive: for a tensor with some rows of a larger one, in any order.
-  // A run covers whole rows (of an attention's weights: whole heads).
+  // The elements' numbers in the stream, as runs; empty if all numbers are consecutive. For a tensor that has some rows of a
+  // larger tensor, in any order. A run covers whole rows (of an attention's weights: whole heads).
   std::vector<IndexRun> runs = {};
   // In a step that a device records: address of a detail::RecordedSite on the device for each run, from which kernels take key
   // and first number when they run. Null otherwise.

@@ -19,7 +19,7 @@ struct Lerp {
   };
   static constexpr int kMost = 64;  // pairs
   std::array<Pair, kMost> pairs;
-  int count;            // of the pairs that are set
+  int count;            // number of pairs that are set
   const float* weight;  // in the device's memory
 };
 

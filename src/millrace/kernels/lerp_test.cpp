@@ -32,7 +32,7 @@ TEST(Lerp, OfTensorsOfEachTypeIsThatOfAten) {
   for (std::size_t i = 0; i < averages.size(); ++i) EXPECT_TRUE(at::equal(averages[i], expected[i])) << averages[i].scalar_type();
 }
 
-// Tensors of a launch begin `place` elements after the start of their memory, of which the rest must stay.
+// Tensors of a launch begin `place` elements after the start of their memory; the rest of that memory must not change.
 TEST(LerpLane, MovesManyTensorsInAnyOrderOfThreads) {
   constexpr float kUnwritten = std::numeric_limits<float>::infinity();
   at::manual_seed(5);

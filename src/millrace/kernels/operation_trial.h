@@ -25,8 +25,8 @@ namespace millrace::kernels {
 //     also in bf16, where LibTorch rounds the result to bf16.
 //   attention: causal. full_attention: without a mask.
 //   norm: with residual and dropout. convolution: circular, 3-D, channels last.
-// All but the products are compared with forward and backward pass together; full_attention that needs no gradient with its
-// forward pass.
+// For all operations except the products, forward and backward pass are timed together; for full_attention without a gradient,
+// only the forward pass is timed.
 #define MILLRACE_OPERATIONS(OPERATION) \
   OPERATION(product)                   \
   OPERATION(input_gradient)            \

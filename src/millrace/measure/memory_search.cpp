@@ -63,7 +63,7 @@ Json try_whole_step(const RunRequest& request) {
   if (device.is_cpu() && limit > 0 && peak + buffers > limit) {
     throw c10::OutOfMemoryError(
         {__func__, __FILE__, static_cast<std::uint32_t>(__LINE__)},
-        "the loader's " + human_bytes(static_cast<double>(buffers)) + " of batches do not fit in addition");
+        "the tensors leave no room for the loader's " + human_bytes(static_cast<double>(buffers)) + " of batches");
   }
   Json result = {{"fits", true},
                  {"peak_bytes", peak},

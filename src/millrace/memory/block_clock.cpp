@@ -26,7 +26,7 @@ struct BlockClock::State {
 
   std::vector<Part> parts = {Part{}};
   std::vector<Stretch> stretches;  // parts of the latest forward pass, in order
-  std::size_t next = 1;            // index of the part that is expected next, because passes are alike
+  std::size_t next = 1;            // index of the part that is expected next; all passes have the same order of parts
   std::size_t now = 0;             // index of the present part
   std::int64_t since_ns = 0;
   Pass pass = Pass::none;

@@ -32,8 +32,7 @@ class BlockClock {
   BlockClock(const BlockClock&) = delete;
   BlockClock& operator=(const BlockClock&) = delete;
 
-  // The parts: first the rest, then the blocks in order of first use. Their times in a pass add up to the time for which the pass
-  // was watched.
+  // The time outside all blocks, then each block's time in order of first use. The times add up to the time that was watched.
   [[nodiscard]] const std::vector<Part>& parts() const noexcept;
 
   struct State;

@@ -135,7 +135,7 @@ void Board::add_classification(const at::Tensor& predicted, const at::Tensor& la
   const auto classes = static_cast<std::int64_t>(full.classes.size());
   const at::Tensor scores = predicted.detach();
   const at::Tensor ids = (is_logits(scores) ? scores.argmax(-1) : scores.to(at::kLong)).reshape({-1});
-  // A copy to the host is waited for: `ids` are on the host if a recipe brought its predictions there.
+  // Waits for the copy if it goes to the host: `ids` are on the host if a recipe copied its predictions there.
   const at::Tensor truth = labels.detach().to(ids.options(), /*non_blocking=*/!ids.is_cpu()).reshape({-1});
   const auto is_class = [&](const at::Tensor& x) { return x.ge(0) & x.lt(classes); };
   const at::Tensor meant = truth.ne(full.ignore_index);

@@ -43,17 +43,17 @@ at::Tensor upsampled_conv3d(const at::Tensor& x, const at::Tensor& weight, const
 at::Tensor conv3d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, std::int64_t stride,
                   std::int64_t padding, const Fused& fused);
 
-// x + bias for a volume x (N, C, D, H, W) that lacks its bias (C), which is fp32, or undefined if x lacks nothing. On a GPU the
-// library adds a convolution's bias in a pass over the whole result, and sums its gradient in another one. A group norm that
-// follows takes in the bias without a pass.
+// A volume x (N, C, D, H, W) to which its bias (C), fp32, is not added yet: the value is x + bias. If the bias is undefined, the
+// value is x. On a GPU the library adds a convolution's bias in a pass over the whole result, and sums the bias's gradient in
+// another pass. A group norm that follows adds the bias without an extra pass.
 struct Biased {
   at::Tensor x, bias;
 };
 // x + bias, in the type of x.
 [[nodiscard]] at::Tensor whole(const Biased& x);
-// True if the two convolutions below leave out the bias for an input like x: x is on a device whose group norm takes it in.
+// True if the two convolutions below leave out the bias for an input like x, because the group norm of x's device adds it.
 [[nodiscard]] bool leaves_out_biases(const at::Tensor& x, const Fused& fused);
-// conv3d(), and upsampled_conv3d().
+// conv3d() and upsampled_conv3d(), which may leave out the bias.
 Biased biased_conv3d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, std::int64_t stride,
                      std::int64_t padding, const Fused& fused);
 Biased biased_upsampled_conv3d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, const Fused& fused);
@@ -62,10 +62,10 @@ at::Tensor zeros_behind(const Biased& x, const Fused& fused);
 
 struct Branched {
   at::Tensor normed;
-  Biased x;  // what the norm got, for operations beside the norm
+  Biased x;  // the norm's input, for operations other than the norm
 };
-// group_norm() of x. If `x` of the result is used instead of the argument, a device's norm adds the gradients of both branches
-// without a pass.
+// group_norm() of x. Use the result's `x` instead of the argument: a device's norm then adds the gradients of both branches
+// without an extra pass.
 Branched branched_group_norm(const Biased& x, const at::Tensor& weight, const at::Tensor& bias, std::int64_t groups, double eps,
                              bool silu, const Fused& fused);
 

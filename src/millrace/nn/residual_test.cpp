@@ -133,7 +133,7 @@ TEST(Residual, ALeanNormChangesNoBit) {
   }
 }
 
-// Where no norm takes in a bias the convolution adds it, with the same bits.
+// If no norm adds the bias, the convolution adds it, with the same bits.
 TEST(Residual, OnACpuAConvolutionAddsItsBiasItself) {
   const at::Tensor x = at::randn({1, 4, 3, 4, 5}), kernel = at::randn({6, 4, 3, 3, 3}), bias = at::randn({6});
   const at::Tensor weight = at::randn({6}), shift = at::randn({6});

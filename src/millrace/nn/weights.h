@@ -25,8 +25,8 @@
 namespace millrace::nn {
 
 struct LoadOptions {
-  // Only tensors whose names begin with `prefix` ("features.") are used; their names continue after it. `prefix` is looked for in
-  // the file's names, and then in these names without what wrappers add.
+  // Only tensors whose names begin with `prefix` ("features.") are used; their names continue after it. `prefix` is looked for
+  // in the file's names, and then in these names without the parts that wrappers add.
   std::string prefix = "";
   // Maps the beginning of a name in the file, after `prefix`, to its beginning in the module: {{"conv1.", "first.conv."}}. If
   // several beginnings fit, the longest is replaced.
@@ -50,8 +50,8 @@ struct LoadedWeights {
 // missing, unexpected or of another shape or type, with the nearest name. DataError also if the file can't be read.
 LoadedWeights load_weights(torch::nn::Module& module, const std::filesystem::path& file, const LoadOptions& options = {});
 
-// The name without what Python's wrappers add: each "module." (DistributedDataParallel) and "_orig_mod." (torch.compile), and at
-// the beginning "model.", "state_dict." and "model_state_dict." (Lightning and many trainers).
+// The name without the parts that Python's wrappers add: each "module." (DistributedDataParallel) and "_orig_mod."
+// (torch.compile), and at the beginning "model.", "state_dict." and "model_state_dict." (Lightning and many trainers).
 [[nodiscard]] std::string plain_name(std::string_view name);
 
 // The part of Frozen that does not depend on the module's type; the runtime finds frozen modules by this class.

@@ -21,8 +21,8 @@ struct NamedParameter {
   at::Tensor value;
 };
 
-// Parameters that share settings. `learning_rate_scale` multiplies the schedule's rate. `weight_decay` replaces the config's for
-// all of them; decay_only_matrices then has no effect.
+// Parameters that share settings. `learning_rate_scale` multiplies the schedule's rate. `weight_decay` replaces the config's
+// value for all of these parameters; decay_only_matrices then has no effect on them.
 struct ParameterGroup {
   std::vector<NamedParameter> parameters;
   double learning_rate_scale = 1.0;

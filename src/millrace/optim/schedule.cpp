@@ -60,8 +60,8 @@ double after_warmup(const OptimConfig& config, std::int64_t step, std::int64_t s
   }
 }
 
-// A recipe may give an objective settings that no check of a config has seen. A beta of 1, for one, makes every weight NaN in the
-// first step, from finite gradients.
+// A recipe may give an objective settings that no check of a config has seen. For example, a beta of 1 makes every weight NaN in
+// the first step, although the gradients are finite.
 void check_ranges(const OptimConfig& config) {
   const auto require = [](bool holds, const char* key, double value, const char* range) {
     if (holds) return;

@@ -36,7 +36,7 @@ struct Curve {
   std::optional<std::pair<double, double>> steps = std::nullopt;  // range of the axis; nullopt: the range of the points
 };
 
-inline constexpr std::size_t kMostPoints = 400, kFewestPoints = 40;  // number of points of a drawn series
+inline constexpr std::size_t kMostPoints = 400, kFewestPoints = 40;  // the most and the fewest points of a drawn series
 
 // Returns at most `most` points. They include the least and greatest point of each section, so that spikes stay visible.
 [[nodiscard]] std::vector<Point> thinned(const std::vector<Point>& points, std::size_t most = kMostPoints);

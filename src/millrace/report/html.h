@@ -23,7 +23,7 @@ struct Part {
 };
 // A bar of the parts with a positive share, and a table of the parts and shares; "" if the shares add up to 0.
 [[nodiscard]] std::string shares(const std::vector<Part>& parts);
-// <section> with a heading; "" if it is empty.
+// <section> with a heading; "" if `html` is empty.
 [[nodiscard]] std::string section(std::string_view title, const std::string& html);
 // The whole document around the sections. If `reload_s` > 0, the page reloads itself after that many seconds.
 [[nodiscard]] std::string page(std::string_view title, const std::string& body, int reload_s = 0);

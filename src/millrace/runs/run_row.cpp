@@ -40,7 +40,7 @@ std::string script_state(const Json& summary) {
   return reason.empty() ? "died" : "done";
 }
 
-// The name of a file without which the run's state is unknown and that this user may not read; "" if there is none.
+// The name of a file that this user may not read and without which the run's state is unknown; "" if there is no such file.
 std::string closed_file(const fs::path& run) {
   for (const char* name : {run_files::kSummary, run_files::kLog}) {
     if (::access((run / name).c_str(), R_OK) != 0 && errno == EACCES) return name;

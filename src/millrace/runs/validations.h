@@ -19,8 +19,10 @@ struct MetricStory {
   std::string name;
   bool quiet = false;  // not shown in lines for people
   metrics::Means::BestIs best_is = metrics::Means::BestIs::unknown;
-  std::optional<Moment> best;     // the first of equal values; nullopt: no finite value, or best_is is unknown
-  std::optional<double> at_best;  // value at the step at which the judged metric was best; nullopt: none there, or not finite
+  std::optional<Moment> best;     // the best value, and the first of equal values; nullopt: no finite value, or best_is is
+                                  // unknown
+  std::optional<double> at_best;  // value at the step at which the judged metric was best; nullopt: not measured there, or not
+                                  // finite
   std::optional<double> last;     // nullopt: the last value was not finite
 };
 

@@ -209,7 +209,7 @@ extern "C" void on_crash(int number, siginfo_t* info, void* context) {
     log_words("signal", words.view());
   }
   // SA_RESETHAND restored the default action. A fault of the processor occurs again at the same instruction and takes that
-  // action. A signal that a process sent does not, even if it has a fault's number, so it is raised again.
+  // action. A signal that a process sent does not occur again, even if it has a fault's number, so it is raised again.
   if (!row.is_fault || info == nullptr || info->si_code <= 0) ::raise(number);
 }
 

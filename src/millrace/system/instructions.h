@@ -33,7 +33,7 @@ enum class InstructionSet : std::uint8_t { portable, avx2, avx512, avx512_bf16, 
 struct LibraryWords {
   const char* variable;
   std::string_view words[9];
-  std::string_view of_set[5];  // index: InstructionSet
+  std::string_view of_set[5];  // one word for each InstructionSet
 };
 // The variable's value for this set. Returns `now` if it already names the same or a lower set.
 [[nodiscard]] std::string_view library_word(const LibraryWords& library, InstructionSet set, std::string_view now) noexcept;

@@ -145,7 +145,7 @@ std::optional<std::uint64_t> Machine::available_memory() const {
   if (const auto kilobytes = number_after("proc/meminfo", "MemAvailable")) least = *kilobytes * 1024;
   for (const fs::path& folder : groups("memory")) {
     auto limit = to_number(read(folder / "memory.max"));
-    // Above memory.high the kernel lets a process wait so long that it hardly goes on.
+    // Above memory.high the kernel makes a process wait so long that it hardly advances.
     keep_least<std::uint64_t>(limit, to_number(read(folder / "memory.high")));
     auto used = to_number(read(folder / "memory.current"));
     auto cache = number_after(folder / "memory.stat", "inactive_file");

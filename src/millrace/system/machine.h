@@ -13,8 +13,8 @@
 namespace millrace {
 
 [[nodiscard]] std::vector<int> allowed_cpus();  // logical CPUs this process may run on; never empty
-// Free memory of the machine, below the limits of the control group and of `ulimit -v`. Reads system files: do not call it within
-// a step.
+// Memory that this process may still take: the free memory of the machine, within the limits of the control group and of `ulimit
+// -v`. Reads system files: do not call it within a step.
 [[nodiscard]] std::uint64_t available_memory_bytes();
 
 class Machine {

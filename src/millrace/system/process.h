@@ -6,9 +6,9 @@
 
 namespace millrace {
 
-// Opens closed descriptors 0 to 2 on /dev/null. Otherwise a file could get one of these numbers and receive printed text.
-// Reading and writing them remains an error. A write beyond the largest file allowed (ulimit -f) fails with EFBIG instead of
-// ending the process. A crash reports what it interrupted (system/crash.h).
+// Opens closed descriptors 0 to 2 on /dev/null, because a file that got one of these numbers would receive printed text. Reading
+// and writing them remains an error. Makes a write beyond the largest file allowed (ulimit -f) fail with EFBIG instead of ending
+// the process. Makes a crash report what it interrupted (system/crash.h).
 void prepare_process();
 
 // This machine's name; "?" if the system does not give one.

@@ -82,7 +82,8 @@ extern "C" void on_alarm(int) {
   ::_exit(exit_code_for(number));
 }
 
-// True for a second signal of a pair from the launcher and from the process that signalled both the launcher and its ranks.
+// True for the second signal of a pair: one comes from the launcher, the other from the process that signalled both the launcher
+// and its ranks.
 bool is_echo(int process) noexcept {
   const int parent = ::getppid();
   return (process == parent) != (sender.load() == parent) && !had_echo.exchange(true);

@@ -1,5 +1,6 @@
-# Python imports this file at its start where `headrace doctor` has put its folder first on PYTHONPATH. The user's own sitecustomize, if
-# there is one, runs as without; sys.path is as without. A mistake in here is one line, and the script runs on.
+# Python imports this file at its start if `headrace doctor` has put its folder first on PYTHONPATH. The user's own sitecustomize,
+# if it exists, still runs, and sys.path is as without this file. An error in this file is one line on stderr, and the script
+# continues.
 import importlib.machinery
 import importlib.util
 import os
@@ -24,7 +25,7 @@ def _watch(folder, package):
 def _hand_on():
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize", sys.path)
     if spec is None or spec.loader is None:
-        raise ImportError("no other sitecustomize", name="sitecustomize")  # what Python expects where there is none
+        raise ImportError("no other sitecustomize", name="sitecustomize")  # the error that Python expects if there is no sitecustomize
     module = importlib.util.module_from_spec(spec)
     sys.modules["sitecustomize"] = module
     spec.loader.exec_module(module)

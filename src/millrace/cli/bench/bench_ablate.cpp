@@ -66,7 +66,7 @@ struct Row {
   }
 };
 
-// The gain that the recipe's guide promises for the row; "" if it promises none.
+// The gain that the recipe's guide promises for the row; "" if it promises no gain.
 std::string claim_of(const Guide& guide, std::string_view row) {
   for (const Advice& advice : guide.advice) {
     if (std::ranges::count(advice.rows, row) > 0) return advice.claim;
@@ -113,7 +113,7 @@ std::vector<const SwitchRow*> chosen_rows(const std::vector<std::string>& names,
         rows.push_back(setting.row);
       }
     }
-  } catch (const ConfigError& error) {  // its message would name train.off instead of this command's flag
+  } catch (const ConfigError& error) {  // replaced, because its message names train.off instead of this command's flag
     throw UsageError({error.message().what, "flag --rows", error.message().next});
   }
   return rows;

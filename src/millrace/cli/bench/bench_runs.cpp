@@ -31,8 +31,8 @@ std::string flag(std::string_view key, std::string_view value) { return std::str
 std::vector<std::string> words_of_run(const BenchRuns& runs, const std::string& off) {
   std::vector<std::string> words = {"train"};
   words.insert(words.end(), runs.words.begin(), runs.words.end());
-  // These have the names of keys, because of all words for a key the last wins then. --run would lead --fresh to the user's run
-  // if the user's words had --run.dir, and --off would leave all rows on if they had --train.off.
+  // Written as keys, because the last of several words for the same key wins. --run would lead --fresh to the user's run if the
+  // user's words had --run.dir, and --off would leave all rows on if they had --train.off.
   std::map<std::string, std::string> keys = {{"run.dir", (runs.folder / "run").string()},
                                              {"train.max_steps", std::to_string(runs.steps)},
                                              {"train.resume", "never"},

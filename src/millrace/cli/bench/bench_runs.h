@@ -51,9 +51,8 @@ struct SeenRun {
 [[nodiscard]] Json run_once(const BenchRuns& runs, const std::string& off);
 [[nodiscard]] SeenRun seen_in(const Json& summary);
 
-// Trials in one run may choose other values than trials in the next run. To keep all further runs equal, this adds the choices
-// of the run with this summary to their words. It covers only choices that are keys of `config`, so not the implementation of
-// an operation.
+// Adds the choices that the run with this summary made to the words of all further runs. Otherwise trials could choose other
+// values in each run. Covers only choices that are keys of `config`; the implementation of an operation is not such a key.
 void pin_choices(BenchRuns& runs, const Json& summary, const Json& config);
 
 }  // namespace millrace::cli

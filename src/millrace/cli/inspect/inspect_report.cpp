@@ -220,7 +220,7 @@ Report inspect_path(const fs::path& path, bool values, std::span<const Entry> re
     if (fs::exists(path / "manifest.json", error) || (path.filename().string().starts_with("step-") && !is_run))
       return inspect_snapshot(path, values);
     if (is_run && values) {
-      throw UsageError({printable(path.string()) + " is a run: it has no values of its own", "flag --values",
+      throw UsageError({printable(path.string()) + " is the folder of a run, which holds no values itself", "flag --values",
                         "give a snapshot of it, " + (path / "snapshots").string() + "/step-..."});
     }
     if (is_run) return inspect_run(path);

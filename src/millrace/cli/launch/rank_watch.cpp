@@ -31,10 +31,10 @@ namespace {
 constexpr double kGrace = 0.6;
 constexpr double kMercy = 1.5;  // further seconds in which rank 0 can save
 constexpr int kLookMs = 50;
-// Seconds between two looks at the ranks after which this process itself must have been held up, as by Ctrl-Z or by a terminal
-// that takes no output.
+// If more seconds than this pass between two looks at the ranks, this process itself was held up, for example by Ctrl-Z or by a
+// terminal that takes no output.
 constexpr double kOwnPause = 2;
-// Seconds that the other ranks get to end, after a rank that stopped as a signal asked.
+// Seconds that the other ranks have to end after one rank has stopped on a signal.
 constexpr double kStopGrace = 60;
 
 struct Child {
@@ -82,7 +82,7 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   return all;
 }
 
-// Called in a child that could not become a rank. So it may only write.
+// Called in a child that could not become a rank. There only write() is safe.
 void say_why_not_started(int error) noexcept {
   const char* const name = ::strerrorname_np(error);
   for (const char* part : {"DistributedError  the program of this rank can't be started: ", name == nullptr ? "?" : name,
@@ -130,13 +130,13 @@ std::string named(const Child& child) { return "rank " + std::to_string(child.ra
 
 std::string place_of(const distributed::StatusPages::Status& status) { return status.doing.empty() ? "" : ", " + status.doing; }
 
-// The meeting has a limit of its own, distributed.join_timeout, whose error names the ranks that are absent.
+// The meeting of the ranks has a separate limit, distributed.join_timeout. The error of that limit names the absent ranks.
 bool waits_for_others(const distributed::StatusPages::Status& status) {
   const auto says = [&](const char* words) { return status.doing.find(words) != std::string::npos; };
   return says("the other ranks") || says("the meeting of the ranks");
 }
 
-// The signal that the exit code of a stopped run stands for; 0 = it is no such code.
+// The signal after which a run ends with this exit code; 0 = the code does not stand for a signal.
 int stop_signal_of(int status) {
   if (!WIFEXITED(status)) return 0;
   for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR1})
@@ -232,7 +232,8 @@ class Watch {
     if (!first_end_ && first_stop_ && steady_seconds() > *first_stop_ + kStopGrace) first_end_ = first_stop_;
   }
 
-  // True if the rank ended as the launcher's signal asked. A rank that is still starting has no handler, and is killed by it.
+  // True if the rank ended because of the launcher's signal. A rank that is still starting has no handler, so the signal kills
+  // it.
   bool was_asked(const Child& child) const {
     if (handed_on_ == 0 || !child.status) return false;
     return WIFSIGNALED(*child.status) ? WTERMSIG(*child.status) == handed_on_ : stop_signal_of(*child.status) == handed_on_;

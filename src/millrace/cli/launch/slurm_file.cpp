@@ -38,7 +38,7 @@ void check(const SlurmJob& job) {
   const std::vector<std::string> never = {"--train.resume", "never"};
   const bool has_never = std::search(job.words.begin(), job.words.end(), never.begin(), never.end()) != job.words.end();
   if (has_never || std::ranges::count(job.words, "--train.resume=never") > 0)
-    throw UsageError({"train.resume=never would refuse to go on each time the job is queued again", "flag --train.resume",
+    throw UsageError({"with train.resume=never the run can't resume when the job is queued again", "flag --train.resume",
                       "leave it out; for a new run give another folder: --run DIR"});
   for (const std::string& option : job.sbatch)
     if (!option.starts_with("-") || option.find('\n') != std::string::npos)
@@ -46,7 +46,7 @@ void check(const SlurmJob& job) {
                         "write --sbatch=--time=8:00:00, once for each option"});
 }
 
-// The run folder that the words name; "" = they name none.
+// The run folder that the words name; "" = the words name no run folder.
 std::string given_folder(const std::vector<std::string>& words) {
   std::string folder;
   for (std::size_t i = 0; i < words.size(); ++i) {

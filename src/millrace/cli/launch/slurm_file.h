@@ -16,7 +16,7 @@ struct SlurmJob {
 };
 
 // Returns the text of the file. If the words have no --run, the run folder is runs/<recipe>/slurm-<job>. Throws UsageError for
-// words that don't start a training run, or with which the job would begin anew each time it is queued again.
+// words that don't start a training run, and for words that make the job begin anew each time it is queued again.
 [[nodiscard]] std::string slurm_text(const SlurmJob& job);
 
 // Writes the text to a new file. Throws UsageError if the file exists, because its owner may have edited it.

@@ -1,5 +1,5 @@
-// The program `millrace` that users start: checks that LibTorch can be loaded, then becomes millrace-torch, which is beside it in
-// a build folder and in libexec/millrace of an installation.
+// The program `millrace` that users start: checks that LibTorch can be loaded, then becomes millrace-torch. That program is next
+// to it in a build folder, and in libexec/millrace of an installation.
 #include <sys/auxv.h>
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-// Finds out what keeps a machine from training at full speed.
+// Finds the reasons why a machine trains slower than it could, or not at all.
 #pragma once
 
 #include <filesystem>

@@ -30,7 +30,7 @@ class TreeBuilder {
   // Adds a problem that ends the reading of this text.
   void problem(std::string what, std::size_t line, std::string next, std::size_t column = 0);
   [[nodiscard]] std::string place(std::size_t line, std::size_t column = 0) const;  // "name:line:column"
-  // False once a problem has cut the text short: keys that seem to be missing may be in the unread part.
+  // False if a problem ended the reading of the text early. Keys that seem to be missing may then be in the unread part.
   [[nodiscard]] bool is_complete() const noexcept { return is_complete_; }
   [[nodiscard]] bool expects_key() const noexcept { return !open_.empty() && open_.back().is_object() && !has_key_; }
 

@@ -28,7 +28,7 @@ constexpr std::uint64_t kLeastPart = 4096;  // if parts are smaller on average, 
 
 std::string text(std::uint64_t bytes) { return human_bytes(static_cast<double>(bytes)); }
 
-// The size of the file. nullopt if the path is not a regular file; a link is not one.
+// The size of the file. nullopt if the path is not a regular file; a link does not count as one.
 std::optional<std::uint64_t> file_bytes(const stdfs::path& path) {
   std::error_code failure;
   if (stdfs::symlink_status(path, failure).type() != stdfs::file_type::regular) return std::nullopt;
@@ -48,7 +48,7 @@ stdfs::path nearest_folder(stdfs::path path) {
 std::vector<std::string> texts_of(const Source& source, std::size_t parts) {
   if (source.keeps() == Keeps::parts) {
     std::vector<std::string> texts = source.part_texts();
-    MR_CHECK(texts.empty() || texts.size() == parts, "each part has a text, or none has");
+    MR_CHECK(texts.empty() || texts.size() == parts, "each part has a text, or no part has one");
     if (!texts.empty()) return texts;
   }
   // Increase this number when a reader makes other values from the same file. Number 2 began to rotate pictures by EXIF, number

@@ -25,14 +25,13 @@ struct FileStamp {
   }
 };
 
-// Computes the stamps of files. The part of a file that its digest covers depends only on the number of files, so that even
-// many files are read quickly:
+// Computes the stamps of files. The part of a file that its digest covers depends only on the number of files, so that even many
+// files are read quickly:
 //   up to 256 files     files up to 1 MiB whole; of larger ones 64 KiB at the head, 64 KiB at the tail, 16 samples of 8 KiB
 //   up to 4,096 files   files up to 64 KiB whole; of larger ones 16 KiB, 16 KiB and 8 samples of 4 KiB
 //   more                files up to 12 KiB whole; of larger ones 4 KiB, 4 KiB and one sample of 4 KiB in the middle
-// The samples are equally spaced. In a file that is not covered whole, a changed byte outside the samples is NOT noticed if the
-// size stays the same. A file that can't be read does not make it throw (see FileStamp::digest). Uses several threads if there
-// are many files.
+// The samples are equally spaced. If a file is not covered whole and keeps its size, a changed byte outside the samples is NOT
+// noticed. Does not throw for a file that can't be read (see FileStamp::digest). Uses several threads if there are many files.
 [[nodiscard]] std::vector<FileStamp> stamps_of(std::span<const std::filesystem::path> files);
 // The same stamps, but with names that the caller gives, one for each file.
 [[nodiscard]] std::vector<FileStamp> stamps_of(std::span<const std::filesystem::path> files, std::vector<std::string> names);

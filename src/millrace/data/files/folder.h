@@ -12,12 +12,12 @@ namespace millrace::data {
 
 struct FilesFound {
   std::vector<std::filesystem::path> files;
-  std::string left_out;  // a line for the user: how many files are skipped, and the names of the first; "" if none
+  std::string left_out;  // a line for the user: how many files are skipped, and the names of the first; "" if no file is skipped
 };
 // The files of `folder` whose names end in one of `endings` (such as ".nii.gz" or ".png", also in upper case), sorted by name. A
 // link counts as its target. Hidden files, subfolders and __MACOSX are skipped. Throws DataError if the folder can't be read.
 [[nodiscard]] FilesFound find_files(const std::filesystem::path& folder, const std::vector<std::string>& endings);
-// The same files, but throws DataError also if there are no such files. `notices` gets FilesFound::left_out.
+// Like find_files(), but also throws DataError if it finds no file. `notices` gets FilesFound::left_out.
 [[nodiscard]] std::vector<std::filesystem::path> files_in(const std::filesystem::path& folder,
                                                           const std::vector<std::string>& endings,
                                                           std::vector<std::string>* notices = nullptr);

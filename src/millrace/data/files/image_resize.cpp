@@ -72,7 +72,7 @@ void resize_bicubic(const format::PictureSize& from, const format::PicturePart& 
   const auto end_of = [](const ResizeAxis& axis) { return axis.taps.back().first + axis.taps.back().count; };
   MR_CHECK(first_of(across) >= have.left && end_of(across) <= have.left + have.width && first_of(down) >= have.top &&
                end_of(down) <= have.top + have.height,
-           "what the result depends on is there");
+           "the bytes must hold all pixels that the part depends on");
   for (Taps& taps : across.taps) taps.first -= have.left;
   const std::int64_t first = first_of(down);
   const std::int64_t rows = end_of(down) - first;

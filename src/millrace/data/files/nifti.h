@@ -93,8 +93,8 @@ class NiftiFile {
   NiftiHeader header_;
 };
 
-// Cut the same blocks out of a whole volume in memory, which read() has returned; dtype, shape and scaling are those of `header`.
-// cut_scaled() needs a dtype that is not complex.
+// Like read() and read_scaled(), but cut the block out of a whole volume in memory that read() returned. Dtype, shape and
+// scaling are those of `header`. cut_scaled() needs a dtype that is not complex.
 void cut(const NiftiHeader& header, std::span<const std::byte> voxels, std::span<const std::int64_t> offset,
          std::span<const std::int64_t> size, std::span<std::byte> out);
 void cut_scaled(const NiftiHeader& header, std::span<const std::byte> voxels, std::span<const std::int64_t> offset,

@@ -200,7 +200,7 @@ class FileTokens final : public TokenArray {
     const auto shallow = [](int depth, Json::parse_event_t, Json&) { return depth <= kMaxNotesDepth; };
     notes_ = Json::parse(text, shallow, false);
     if (!notes_.is_object() || !notes_.contains("fingerprint") || !notes_["fingerprint"].is_string()) {
-      damaged("notes that are not those of a token file", "notes at byte " + std::to_string(at));
+      damaged("notes without a fingerprint", "notes at byte " + std::to_string(at));
     }
     fingerprint_ = notes_["fingerprint"].get<std::string>();
   }

@@ -31,8 +31,8 @@ class TokenArray {
   // that says what is wrong and where. A file of up to 64 MiB is kept in memory; a larger file is read by pread when tokens are
   // needed.
   static std::shared_ptr<const TokenArray> open(const std::filesystem::path& path);
-  // Opens another program's file of bare ids, little-endian, 2 or 4 bytes each. The file does not say how many bytes, so the
-  // caller must.
+  // Opens another program's file of bare ids, little-endian, 2 or 4 bytes each. The caller says how many bytes, because the file
+  // does not.
   static std::shared_ptr<const TokenArray> open_bare(const std::filesystem::path& path, std::size_t token_bytes,
                                                      std::uint64_t vocab_size);
 
@@ -67,7 +67,7 @@ class TokenArray {
 class TokenFileWriter {
  public:
   TokenFileWriter(Fs& fs, const std::filesystem::path& path,
-                  std::uint64_t vocab_size);  // up to 65,536 a token takes 2 bytes, above it 4
+                  std::uint64_t vocab_size);  // up to 65,536: a token takes 2 bytes; above: 4 bytes
 
   void begin_document() { documents_.push_back(count_); }
   void append(std::span<const std::uint32_t> tokens);

@@ -30,7 +30,7 @@ class Arena {
 };
 
 struct LoaderOptions {
-  // Rows of a rank in a batch: of each data set whose own size is not set; with Grouping::mix, of the whole batch.
+  // Rows of a rank in a batch: from each data set that sets no batch size; with Grouping::mix, from all data sets together.
   std::int64_t batch_size = 1;
   bool shuffle = false;
   bool drop_last = false;
@@ -41,7 +41,7 @@ struct LoaderOptions {
   int rank = 0;
   int world_size = 1;
   BadSamples bad_samples = BadSamples::fail;
-  // The largest share of bad samples in an epoch; with more the run fails under any policy. One bad sample is always allowed
+  // The largest share of bad samples in an epoch. A larger share ends the run under any policy. One bad sample is always allowed
   // unless this is 0.
   double max_bad_fraction = 0.001;
   std::uint64_t max_buffer_bytes = 0;  // limit for the bytes of all slots; 0 = 1 GiB, or three batches if they are larger

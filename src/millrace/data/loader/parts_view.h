@@ -15,8 +15,7 @@ class PartsView {
   // Throws ConfigError if the source breaks its promise: see check_keeping().
   explicit PartsView(std::shared_ptr<const Source> source);
 
-  // The value of keeps() for a source that makes its samples from this source: parts if this view has parts, else keeps() of
-  // this source.
+  // The keeps() of a source that wraps this source: parts if this view has parts, else keeps() of this source.
   [[nodiscard]] Keeps wrapped() const noexcept { return keeps() ? Keeps::parts : keeps_; }
   [[nodiscard]] bool keeps() const noexcept { return is_cacheable(keeps_); }
   [[nodiscard]] std::int64_t parts() const;

@@ -80,8 +80,8 @@ std::vector<std::string> same_sources(const std::vector<Dataset>& training, cons
   return lines;
 }
 
-// A line for each field whose numbers mean other things in the validation than in the training. It happens where each has a
-// folder of its own, and a class is missing in one of them.
+// A line for each field whose numbers mean other things in the validation than in the training. This happens if the two have
+// separate folders, and one of the folders lacks a class.
 std::vector<std::string> other_meanings(const std::vector<Dataset>& training, const std::vector<Dataset>& validation) {
   std::vector<std::string> lines;
   for (const Dataset& here : validation) {

@@ -76,7 +76,8 @@ struct Workload {
 // The keys for help: the loader's, and those of each kind of part.
 [[nodiscard]] std::string workload_help();
 
-// ConfigError lists all that is wrong with the loader's keys. The pipeline is checked when it is opened. `name` is the file's.
+// ConfigError lists all that is wrong with the loader's keys. The pipeline is checked when it is opened. `name`: the name of the
+// file.
 [[nodiscard]] Workload parse_workload(std::string_view json, const std::string& name);
 [[nodiscard]] Workload read_workload(const std::filesystem::path& file);
 

@@ -16,8 +16,8 @@ class WatchedMemory {
   WatchedMemory(const WatchedMemory&) = delete;
   WatchedMemory& operator=(const WatchedMemory&) = delete;
 
-  // Describes a write outside a present or former block: "wrote 64 bytes beyond its memory"; "" if there was no such write. Bytes
-  // that equal the junk are not detected. Does not wait: no operation may be running.
+  // Describes a write outside a present or former block: "wrote 64 bytes beyond its memory"; "" if there was no such write.
+  // Bytes that equal the junk are not detected. Call it while no operation is running, because it does not wait for operations.
   [[nodiscard]] std::string overrun() const;
 };
 

@@ -60,7 +60,8 @@ class Graph final : public at::cuda::CUDAGraph {
   }
 
  private:
-  // LibTorch 2.15's own function restores everything. That of 2.11 would throw before it has.
+  // LibTorch 2.15's function restores everything. LibTorch 2.11's function would throw too early, so its clean-up is repeated
+  // here.
   template <class OfEitherTorch>
   static void end(OfEitherTorch& graph) noexcept {
     try {

@@ -82,7 +82,8 @@ Found list_growing(const Evidence& evidence);
 [[nodiscard]] double seconds_with(const Evidence& evidence, int readers);
 // The smallest number of readers with which steps hardly wait for data.
 [[nodiscard]] int enough_readers(const Evidence& evidence);
-// The same for other work. `computes`: readers compute most of the time, so more readers than cores do not help.
+// Like the function above, but for the given times. `computes`: readers compute most of the time, so more readers than cores do
+// not help.
 [[nodiscard]] int enough_readers(double work_seconds, double read_seconds, bool computes, int cores);
 // The time that the stretch lost because a script starts its workers again in each pass.
 [[nodiscard]] double restart_seconds(const Evidence& evidence);

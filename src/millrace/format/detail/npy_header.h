@@ -14,7 +14,7 @@ inline constexpr std::uint64_t kNpyHeaderLimit = 65536;  // a header is some 100
 struct NpyPrologue {
   std::uint64_t text_at = 0;
   std::uint64_t header_bytes = 0;  // size of the whole header
-  std::string problem;             // what is wrong; "" if nothing is
+  std::string problem;             // what is wrong; "" = the header is valid
 };
 // `start` is the beginning of the file: kNpyPrologue bytes, or the whole file if it has fewer.
 [[nodiscard]] NpyPrologue parse_prologue(std::span<const std::byte> start);

@@ -424,8 +424,8 @@ class Machine {
     }
   }
 
-  // Gives the attributes to an object of a class outside the list. Attributes of a dict are dropped, because they are not among
-  // its items. An example is the versions of modules that a state_dict has.
+  // Gives the attributes to an object of a class outside the list. Attributes of a dict, such as the versions of modules in a
+  // state_dict, are dropped, because they are not among its items.
   void build() {
     const std::uint32_t state = pop();
     PickleNode& target = top();

@@ -1,6 +1,6 @@
 // Reads the part of Python's pickle that torch.save writes (protocol 2), as data. No function is called and no module is
-// imported. A global must be a word of a fixed list; a call becomes a node, which the caller interprets. Of a class outside the
-// list only the name is kept. An object of such a class is read as the dict of its attributes if it is made without arguments.
+// imported. A global must be a word of a fixed list; a call becomes a node, which the caller interprets. For a class outside the
+// list, only the name is kept. An object of such a class is read as the dict of its attributes if it is made without arguments.
 // Every other use of such a class, and every other opcode, is rejected by name.
 #pragma once
 

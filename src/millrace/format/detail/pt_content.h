@@ -21,7 +21,7 @@ struct PtContent {
   std::vector<PtValue> values;    // sorted by name
   std::vector<PtStorageClaim> storages;
   std::uint64_t reach = 0;  // bytes of the file that reading all tensors touches
-  std::string problem;      // what is wrong; "" if nothing is
+  std::string problem;      // what is wrong; "" = the file is valid
   std::string remedy;       // a special remedy for the problem; "" = the usual one
   bool is_unread = false;   // the problem is something valid that Millrace does not read
 };

@@ -17,7 +17,7 @@ struct Header {
   Metadata metadata;
 };
 
-// `problem` says what is wrong; "" if nothing is.
+// `problem` says what is wrong; "" = the header is valid.
 struct ParsedHeader {
   Header header;
   std::string problem;

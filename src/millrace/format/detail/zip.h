@@ -19,8 +19,8 @@ struct ZipMember {
   bool deflated = false;
 };
 
-// The members, sorted by name, as the directory at the file's end lists them; `problem` says what is wrong, "" if nothing is.
-// DataError if the file can't be read.
+// The members, sorted by name, as the directory at the file's end lists them. `problem` says what is wrong; "" = the archive is
+// valid. DataError if the file can't be read.
 struct ParsedZip {
   std::vector<ZipMember> members;
   std::string problem;

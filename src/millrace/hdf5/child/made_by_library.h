@@ -123,8 +123,8 @@ inline hid_t text_type(std::size_t size, H5T_str_t padding) {
   return type;
 }
 
-// Writes the data set "/a" with three whole numbers. `fill` adds attributes to the file's root and to the data set. With `newest`
-// the file has the newest libraries' format, which keeps many attributes in a heap.
+// Writes the data set "/a" with three whole numbers. `fill` adds attributes to the file's root and to the data set. With
+// `newest` the file has the library's newest format, which keeps many attributes in a heap.
 inline void write_with_attributes(const std::filesystem::path& path, const std::function<void(hid_t root, hid_t set)>& fill,
                                   bool newest = false) {
   const hid_t access = H5Pcreate(H5P_FILE_ACCESS);

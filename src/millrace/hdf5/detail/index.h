@@ -15,7 +15,7 @@ namespace millrace::hdf5::detail {
 
 inline constexpr std::size_t kHeadBytes = 4096;
 
-// What identifies an unchanged file.
+// The properties by which an unchanged file is recognised.
 struct Stamp {
   std::uint64_t bytes = 0;
   std::int64_t modified_ns = 0;

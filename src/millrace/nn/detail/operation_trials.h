@@ -20,8 +20,8 @@ namespace millrace::nn::detail {
 // For residual, dropout and layer norm over the last dimension of x.
 [[nodiscard]] bool norm_takes_ours(const at::Tensor& x, at::ScalarType residual_type, double p);
 
-// For the trials of all operations: leaf() makes a leaf whose values avoid a kernel's special cases; the other function returns
-// one that runs `forward` and then the backward pass to all inputs.
+// For the trials of all operations: leaf() makes a leaf whose values avoid a kernel's special cases. The other function returns
+// a function that runs `forward` and then the backward pass to all inputs.
 using Tensors = std::vector<at::Tensor>;
 [[nodiscard]] at::Tensor leaf(at::IntArrayRef sizes, at::ScalarType type);
 [[nodiscard]] std::function<void()> forward_and_backward(const Tensors& inputs, std::function<Tensors()> forward);

@@ -8,7 +8,8 @@
 
 namespace millrace::snapshot::detail {
 
-// The tensor itself if it is dense, contiguous and on the CPU, otherwise a copy of it that is. The result has no gradient.
+// The tensor itself if it is dense, contiguous and on the CPU; otherwise a dense, contiguous copy on the CPU. The result has no
+// gradient.
 [[nodiscard]] at::Tensor on_host(const at::Tensor& tensor);
 // Memory of `host`, a tensor that on_host() returned.
 [[nodiscard]] std::span<std::byte> bytes_of(const at::Tensor& host);

@@ -37,7 +37,7 @@ struct IdleSetting {
   std::string key, value, reason;
 };
 
-// The settings of a schedule that can't do in this run what they are for.
+// The settings of a schedule that can't have their intended effect in this run.
 std::vector<IdleSetting> idle_settings(const ObjectiveStep& objective, const Loaders& loaders) {
   using optim::ScheduleKind;
   const optim::OptimConfig& used = objective.spec().optim;
@@ -129,8 +129,8 @@ void Assembly::make_stepper() {
                   off.empty() ? precision::remark_on(setup_.context().device, options.autocast) : off);
   }
   if (const Json* fallback = kept("precision.fallback"))
-    setup_.plan().set(
-        {"precision.fallback", fallback->get<std::string>(), "snapshot", "the run had changed to it before", /*by_trial=*/true});
+    setup_.plan().set({"precision.fallback", fallback->get<std::string>(), "snapshot",
+                       "the run had changed to this format before the snapshot", /*by_trial=*/true});
 }
 
 // Takes the learning rates from the objectives instead of the config, because a recipe may give an objective its own rate.

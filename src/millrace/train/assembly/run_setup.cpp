@@ -22,7 +22,8 @@
 namespace millrace {
 namespace {
 
-// False for weights of a plain file, which has no state of a recipe: load_state() need not know what to do without one.
+// False for weights of a plain file, which holds no state of a recipe. load_state() is then not called, so it need not handle a
+// missing state.
 bool has_state(const Weights& weights) {
   return !weights.run.empty() || !weights.recipe.tensors.empty() || !weights.recipe.json.empty();
 }

@@ -27,8 +27,8 @@ using telemetry::Span;
 
 namespace {
 
-// Steps of a run on a GPU after which the next ones usually are of one kind: four are launched piece by piece, one is recorded,
-// two are launched twice to compare both ways, three are timed (train/step/step_graph.cpp).
+// After this many steps of a run on a GPU, the next steps usually are of one kind. Before, four are launched piece by piece, one
+// is recorded, two are launched twice to compare both ways, and three are timed (train/step/step_graph.cpp).
 constexpr std::int64_t kMixedSteps = 10;
 
 // Each metric's value at the latest validation.
@@ -278,7 +278,7 @@ std::optional<Batch> Trainer::next_batch() {
   std::optional<Batch> batch = feed_.next();
   if (batch && static_cast<std::int64_t>(batch->origin().index) + 1 < parts_.loader->batches_per_epoch()) return batch;
   epoch_end_.reached = true;
-  if (batch) MR_CHECK(!parts_.loader->next(), "the loader went on after its epoch's last batch");
+  if (batch) MR_CHECK(!parts_.loader->next(), "the loader returned a batch after its epoch's last batch");
   return batch;
 }
 

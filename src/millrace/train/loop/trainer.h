@@ -102,7 +102,7 @@ class Trainer {
     std::uint64_t of_step = 1;  // epoch of the latest step, 1-based
     bool reached = false;       // true: the current step is the epoch's last
     bool save_due = false;
-    std::optional<Meter::EpochRow> row;  // waits for the results of its validation
+    std::optional<Meter::EpochRow> row;  // the epoch's row, which waits for the results of its validation
   };
   // A sync is a point after a step at which all ranks have the same state and can act together. If the ranks average their
   // weights (distributed.average_every), a sync follows every averaging; otherwise it follows each step.

@@ -14,14 +14,13 @@
 namespace millrace {
 
 // Forwards every call to a recipe. An exception of the callback becomes
-//   RecipeError   an exception of LibTorch, of the standard library or of the recipe's own, and InternalError of Millrace: with
-//   the
+//   RecipeError   for an exception of LibTorch, of the standard library or of the recipe's own, and InternalError; it has the
 //                 recipe's name, the callback, the objective, the batch and its fields, and the author's line if the build has it
 //   DataError     unchanged, with the batch added; a RowError also with the sample, as the source describes it
 //   itself        every other error of Millrace, errors of files, and out-of-memory, from which a run recovers
 // Return values of callbacks are checked, see callback_checks.h; model() must return the same module each time; loss and measure
-// must leave the fields of their batch as they are. A crash in a callback is reported as such (system/foreign_call.h). Calls cost
-// less than a microsecond. As thread-safe as the recipe.
+// must leave the fields of their batch as they are. A crash in a callback is reported as such (system/foreign_call.h). Calls
+// cost less than a microsecond. As thread-safe as the recipe.
 class RecipeGuard final : public Recipe {
  public:
   RecipeGuard(std::string name, std::unique_ptr<Recipe> recipe);

@@ -46,7 +46,7 @@ class Switches {
     bool on;
     std::string reason;  // "default", "--off", or why the precondition does not hold on this machine
   };
-  // `off` names rows to turn off, or "all"; an unknown name is a ConfigError with the nearest one.
+  // `off` names rows to turn off, or "all"; an unknown name is a ConfigError with the nearest name.
   explicit Switches(std::span<const std::string> off = {});
   [[nodiscard]] bool on(std::string_view name) const;      // InternalError for a name that is not in the table
   void refuse(std::string_view name, std::string reason);  // turns a row off because its precondition does not hold

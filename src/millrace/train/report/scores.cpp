@@ -12,8 +12,8 @@
 namespace millrace {
 namespace {
 
-// No snapshot holds the state before the first step, so a validation of it is for comparison alone: as the best it would leave
-// the best snapshot away.
+// No snapshot holds the state before the first step. So a validation of that state is only for comparison: as the best, it would
+// leave the run without a best snapshot.
 bool can_be_kept(std::int64_t step) { return step > 0; }
 
 struct Judge {
@@ -24,7 +24,7 @@ struct Judge {
 
 std::string to_text(const Judge& judge) { return "the " + std::string(judge.highest ? "highest " : "lowest ") + judge.metric; }
 
-// What decided in the run that wrote the snapshot. nullopt: the snapshot is of an earlier version.
+// The judge in the run that wrote the snapshot. nullopt: the snapshot is of an earlier version.
 std::optional<Judge> judge_in(const SavedJson& report) {
   const auto saved = report.find("judge");
   if (!saved) return std::nullopt;

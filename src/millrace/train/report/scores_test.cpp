@@ -162,7 +162,7 @@ TEST(Scores, KeepsTheBestSeveralAndASaveIsWantedForEach) {
   EXPECT_TRUE(none.best_steps().empty());
 }
 
-// No snapshot holds the state before the first step: as the best it would leave the run without its best snapshot.
+// No snapshot holds the state before the first step. If its validation were the best, the run would have no best snapshot.
 TEST(Scores, TheValidationBeforeTheFirstStepIsNeverTheBest) {
   TrainConfig train;
   train.early_stop_patience = 2;
@@ -193,7 +193,7 @@ Means of_accuracy(double loss, double accuracy) {
   return means;
 }
 
-// 0.9 of an accuracy is no loss of 0.9: no loss of 1.4 would ever be better.
+// An accuracy of 0.9 must not count as a loss of 0.9, because then no loss of 1.4 would ever be better.
 TEST(Scores, AnotherJudgeAfterAResumeCountsAnew) {
   TrainConfig train;
   train.early_stop_patience = 2;

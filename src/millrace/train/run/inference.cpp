@@ -124,7 +124,8 @@ Loaded load_for_inference(const Entry& entry, const std::filesystem::path& from,
   loaded.switches = std::make_shared<Switches>(shared.train.off);
   Context context;
   context.device = device::choose(shared.device.name).device;
-  // Makes this GPU the default for calls that do not name a GPU, such as one that locks memory; they would take up the first one.
+  // Makes this GPU the default for calls that do not name a GPU, such as one that locks memory. Otherwise such calls would use
+  // the first GPU.
   if (!context.device.is_cpu()) c10::impl::VirtualGuardImpl(context.device.type()).setDevice(context.device);
   precision::use_gpu_settings(gpu_settings_of(shared, context.device), context.device);
   device::set_threads(static_cast<int>(shared.device.threads.value_or(device::cpu_info().physical_cores)));

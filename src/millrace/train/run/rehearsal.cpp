@@ -316,7 +316,8 @@ std::string worst_loss_kept(const Assembly& assembly) {
   const SnapshotConfig& snapshot = assembly.config().snapshot;
   if (!snapshot.best_metric.empty() || snapshot.best_is != SnapshotConfig::BestIs::highest) return "";
   return "snapshot.best_is=highest without snapshot.best_metric: the highest val_" + assembly.stepper().objective_name(0) +
-         " decides what is best, which is the worst (name the metric that is meant, such as snapshot.best_metric=accuracy)";
+         " decides what is best, but the highest loss is the worst (name the intended metric, such as "
+         "snapshot.best_metric=accuracy)";
 }
 
 void check_names(const Assembly& assembly, const Rehearsal& rehearsal) {

@@ -181,8 +181,8 @@ bool Session::already_complete(std::int64_t total_steps) const {
   return setup_.agreement().from_root(root_is_complete(total_steps)).get<bool>();
 }
 
-// True if the run has made all its steps. If max_steps ends the run, a snapshot alone tells it; otherwise the length of an epoch
-// must be known.
+// True if the run has made all its steps. If max_steps ends the run, a snapshot alone shows that; otherwise the length of an
+// epoch must be known.
 bool Session::root_is_complete(std::int64_t total_steps) const {
   if (!resumed_ || folder_ == nullptr) return false;
   const TrainConfig& train = setup_.config().train;

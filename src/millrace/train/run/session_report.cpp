@@ -91,7 +91,7 @@ std::string early_stop_text(const TrainConfig& train, const std::string& judged)
          " (train.early_stop_patience)";
 }
 
-// The snapshots of a run. None if the folder can't be read any more: the run is done all the same.
+// The snapshots of a run. Empty if the folder can't be read any more, because the run is done in any case.
 std::vector<snapshot::Found> kept_snapshots(Fs& fs, const std::filesystem::path& run) {
   try {
     return snapshot::list(fs, run);

@@ -42,8 +42,8 @@ struct FirstStart {
 [[nodiscard]] std::optional<RunRecord> read_record(Fs& fs, const std::filesystem::path& run_folder);
 void write_record(Fs& fs, const std::filesystem::path& run_folder, const RunRecord& record);  // FsError
 
-// The name of a run's recipe, from the first of these that has it: run.json, the summary, the log. "" if all three lack it.
-// Unreadable contents never make it throw.
+// The name of a run's recipe, from run.json, else from the summary, else from the log. "" if all three lack it. Does not throw
+// for unreadable contents.
 [[nodiscard]] std::string recipe_of_run(Fs& fs, const std::filesystem::path& run);
 
 }  // namespace millrace

@@ -176,7 +176,7 @@ void ObjectiveStep::sum_over(Agreement& agreement) {
   let_travel(agreement, whole);
 }
 
-// If gradients could have been sent during this step's backward pass, they are from the next step on.
+// If this step's gradients could have been sent during its backward pass, gradients are sent that way from the next step on.
 void ObjectiveStep::let_travel(Agreement& agreement, bool whole) {
   if (gradient_sums_ && !whole) {
     gradient_sums_.reset();

@@ -14,7 +14,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// Rank 0 of two. Rank 1 answers what it was told to; if that is nothing, the same as rank 0.
+// Rank 0 of two. Rank 1 gives the answers that the test sets; if the test sets no answer, rank 1 answers the same as rank 0.
 class SeatOfTwo final : public Agreement {
  public:
   explicit SeatOfTwo(Json other = {}) : other_(std::move(other)) {}
@@ -30,7 +30,7 @@ class SeatOfTwo final : public Agreement {
   Json other_;
 };
 
-// What rank 0 is told if rank 1 has this data.
+// The error that rank 0 gets if rank 1 has this data.
 std::string refusal_of(const Json& training, const Json& validation) {
   SeatOfTwo one;
   check_same_data(one, training, validation);

@@ -321,7 +321,7 @@ std::optional<StepResult> StepGraph::first(const Batch& batch, MicroPosition in_
     recorded->clear();
   }
   if (recorded->micros.empty()) {
-    device::release_cached_memory(device_);  // frees memory for the recording, which has its own
+    device::release_cached_memory(device_);  // frees memory, because the recording uses separate memory
     recorded->epoch = batch.epoch();
     recorded->replays = 0;
     now_ = recorded;

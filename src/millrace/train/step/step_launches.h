@@ -11,9 +11,9 @@ namespace millrace {
 
 class SiteRecorder;  // core/random.h
 
-// The numbers of the host that a step was seen to read.
+// Which numbers of StepContext a step has read on the host.
 struct HostReads {
-  bool step = false, epoch = false;  // numbers of StepContext
+  bool step = false, epoch = false;
 };
 
 // Launches each piece of work at once; derived classes record it. Used by the loop's thread.

@@ -28,7 +28,8 @@ class StepTrials {
     std::vector<std::string> in_no_objective;   // parameters of the model that require a gradient and that no objective trains
   };
 
-  // `time`: try_precision() asks it before each step, and then throws TrialsGivenUp; null = there is no limit.
+  // `time`: a limit that try_precision() checks before each step; it throws TrialsGivenUp if the time is over. Null = there is
+  // no limit.
   explicit StepTrials(Stepper& stepper, TrialTime* time = nullptr) : stepper_(stepper), time_(time) {}
 
   // Runs a forward and a backward pass with the present weights in a format. Compares the gradients, parameter by parameter, with

@@ -27,9 +27,9 @@ class SkippedInputs {
   [[nodiscard]] bool rose(double skipped) const noexcept { return skipped > skipped_; }
   // Called at a log line. `skipped`: number of all steps skipped so far. If it rose since the last call, reads the batches since
   // then again and calls Recipe::prepare for them as `context` says. This takes at most two seconds or 2 % of the loop's time,
-  // whichever is longer. Returns a line for each sample that has float values that are not finite, before or after prepare(), and
-  // was not reported before. A field that has such values in more batches than the skipped
-  // steps used is left out: such values there mean that data is missing. Never throws.
+  // whichever is longer. Returns a line for each sample that has float values that are not finite, before or after prepare(),
+  // and was not reported before. Leaves out a field that has such values in more batches than the skipped steps used, because
+  // they then mark missing data. Never throws.
   std::vector<std::string> look(double skipped, const Json& at, const BatchContext& context);
   [[nodiscard]] const doctor::Evidence::SkippedInput& seen() const noexcept { return seen_; }
 

@@ -28,7 +28,7 @@ struct FileFormat {
 // Finds the row of the table for a file by the file's content or, if the content shows no kind, by its name. Null if the kind
 // is unknown.
 [[nodiscard]] const FileFormat* format_of(const std::filesystem::path& path);
-// Adds a fact for each recipe that can read the file, which says how the recipe reads it.
+// For each recipe that can read the file, adds a fact that says how the recipe reads it.
 void add_recipes(Report& report, const std::filesystem::path& path, std::span<const Entry> recipes);
 
 // Adds the tensors of a safetensors file to the report's table and details, with `prefix` before each name. Throws Error if the

@@ -82,8 +82,7 @@ void RankOutput::take() {
   take(err_);
 }
 
-// Takes no more at once than a pipe can hold, because a rank that writes without end must not keep the launcher from its other
-// work.
+// Takes no more at once than a pipe can hold, because a rank that writes without end must not stop the launcher's other work.
 void RankOutput::take(Pipe& pipe) {
   constexpr int kMostReads = 16;
   constexpr std::size_t kLongestLine = std::size_t{1} << 20U;
@@ -106,7 +105,7 @@ void RankOutput::take(Pipe& pipe) {
     }
     const bool is_for_programs = plain_ && &pipe == &out_;
     if (is_for_programs || pipe.rest.size() < kLongestLine) continue;
-    show(pipe, std::exchange(pipe.rest, {}));  // such as a progress bar that only ever returns to its beginning
+    show(pipe, std::exchange(pipe.rest, {}));  // a line without an end, such as a progress bar
   }
 }
 

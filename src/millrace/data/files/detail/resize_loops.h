@@ -7,7 +7,7 @@
 
 namespace millrace::data::detail {
 
-inline constexpr int kWeightBits = 22;  // bits after the point of a weight: 32 minus 8 for a pixel minus 2 for overshoot
+inline constexpr int kWeightBits = 22;  // fraction bits of a weight: 32, less 8 for the pixel and 2 for overshoot
 // The pitch of the rows that resize_columns() reads must be a multiple of this. Bytes after the end of a row may hold anything.
 inline constexpr std::size_t kColumnBlock = 32;
 

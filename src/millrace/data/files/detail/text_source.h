@@ -18,7 +18,7 @@ struct SourceStamp {
 
 struct TextSource {
   std::filesystem::path path;
-  std::string label;  // the source in messages: source 2 of 3: "letters.txt"
+  std::string label;  // the source's name in messages, such as: source 2 of 3: "letters.txt"
 };
 
 // Reads only size and time. Throws DataError if the file can't be opened or is empty.

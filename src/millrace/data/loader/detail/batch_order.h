@@ -20,7 +20,7 @@ namespace millrace::data::detail {
 struct BatchOrderOptions {
   Grouping grouping = Grouping::each;
   std::optional<std::int64_t> samples_per_epoch = {};  // used only by Grouping::mix
-  // Rows of a rank: of each data set whose own size is not set; with Grouping::mix, of the whole batch.
+  // Rows of a rank in a batch: from each data set that sets no batch size; with Grouping::mix, from all data sets together.
   std::int64_t batch_size = 1;
   bool shuffle = false;
   bool drop_last = false;
@@ -48,7 +48,7 @@ class BatchOrder {
   [[nodiscard]] std::int64_t most_rows(std::size_t group) const noexcept;     // the most rows of `group` in a batch
   [[nodiscard]] std::uint64_t seed(std::size_t group) const noexcept { return sets_[group].seed; }
 
-  // The positions of this rank in a batch of the epoch: rows() of one data set, mixed_rows() of the whole mix.
+  // The positions of this rank in a batch of the epoch. rows(): those of one data set. mixed_rows(): those of the whole mix.
   [[nodiscard]] RowRange rows(std::size_t group, std::int64_t batch) const noexcept;
   [[nodiscard]] RowRange mixed_rows(std::int64_t batch) const noexcept;
   // Writes the samples at the positions first, first + 1, ... of an epoch. If the data set has weights, throws what weights()

@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::size_t kAlignment = 64;
 constexpr std::uint64_t kMaxReplacements = 16;
-constexpr std::uint64_t kTicketsAhead = 16;  // the fewest tickets announced ahead: a disk takes so many requests at once
+constexpr std::uint64_t kTicketsAhead = 16;  // the fewest tickets announced ahead, enough requests to keep a disk busy
 
 [[noreturn]] void too_large(const Field& field) {
   throw ConfigError(

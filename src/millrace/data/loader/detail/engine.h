@@ -486,7 +486,7 @@ class Engine {
   std::vector<std::thread> threads_;
   std::uint64_t position_ = 0;
   std::optional<typename Clock::time_point> asked_;  // when the wait for the batch at position_ began
-  std::chrono::milliseconds patience_{0};            // its next stall is reported this long after asked_
+  std::chrono::milliseconds patience_{0};            // the next stall is reported this long after asked_
 };
 
 }  // namespace millrace::data::detail

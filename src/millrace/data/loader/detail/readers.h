@@ -8,8 +8,8 @@ namespace millrace::data::detail {
 
 [[nodiscard]] int usable_cores() noexcept;  // cores that this process may run on
 
-// `wanted` >= 0 is used as it is; < 0 means that the number is chosen. It is 0 if reading a batch costs less than handing it
-// over between threads, and more than the cores if reading mostly waits.
+// Returns `wanted` if it is 0 or more; otherwise chooses the number. The choice is 0 if reading a batch costs less than handing
+// it over between threads. The choice exceeds the number of cores if reading mostly waits.
 [[nodiscard]] Chosen<int> choose_readers(BatchWork& work, int wanted, int cores);
 
 }  // namespace millrace::data::detail

@@ -51,7 +51,7 @@ struct MemoryKeys {
 
 // The number of generated values of a field.
 std::int64_t generated_values(const Part& part, const MemoryKeys& keys, const std::string& name, const Shape& shape) {
-  constexpr std::int64_t kMost = std::int64_t{1} << 40U;  // more fit into no machine's memory
+  constexpr std::int64_t kMost = std::int64_t{1} << 40U;  // more values than any machine's memory can hold
   const std::optional<std::int64_t> each = element_count(shape);
   std::int64_t rows = 0, all = 0;
   const bool overflows = !each || __builtin_add_overflow(keys.samples, keys.window - 1, &rows) ||

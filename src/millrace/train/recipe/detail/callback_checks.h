@@ -14,8 +14,8 @@ namespace millrace {
 void check_pipeline(const data::Pipeline& pipeline);
 // Checks that every field has at least as many rows as its group has samples: a sample may become several rows.
 void check_prepared(const Batch& batch);
-// Checks that the prepared batch still says which samples of which epoch it holds. Random numbers of layers and losses are keyed
-// by that: a batch that prepare() makes anew would draw the same numbers in each step.
+// Checks that prepare() kept the batch's origin (split, epoch, index) and its sample indices. They are the key of the random
+// numbers of layers and losses: without them every step would draw the same numbers.
 void check_same_samples(const Batch& given, const Batch& prepared);
 // Checks that each objective has a loss and a distinct name, and that it updates parameters of `model` that no other objective
 // updates.

@@ -27,8 +27,8 @@ class RecordedInputs final : public SiteRecorder, public StepNumbers {
   [[nodiscard]] at::Tensor place_of(StepNumbers::Number number) override;
   // RecipeError if the rows are in an order that rows_in() does not list, or if the device has no kernel that reads sites.
   [[nodiscard]] const void* place_of(const RandomScope::Position& position, std::int64_t elements) override;
-  // Writes the sites of this batch and the numbers of this step to the device, in order with its work; the host does not wait.
-  // Returns false and writes nothing if the batch's rows are not arranged like those of the recorded batch.
+  // Writes the sites of this batch and the numbers of this step to the device, after the work launched so far; the host does not
+  // wait. Returns false and writes nothing if the rows of this batch are arranged differently from those of the recorded batch.
   [[nodiscard]] bool write(const Batch& batch, std::int64_t step);
   // True if two orders of rows_in() had equal rows in the recorded batch but differ in this batch: then it is unknown from which
   // of them a site draws.
