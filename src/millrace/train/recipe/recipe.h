@@ -205,7 +205,8 @@ struct Facts {
 //
 //   callback          called                                             gradients   number format   on which weights
 //   constructor       once, and once for the second recipe; opens no files
-//   before_training   once, before data(); in a resumed run after load_state()
+//   before_training   once, before data(); before load_state() in a resumed run, but after it in eval and in a run that starts
+//                     from a snapshot's weights
 //   data              once for each split; for validation alone in eval, not in predict
 //   test_data         only by `millrace eval --split=test`
 //   model             often: make it once and keep it. On the CPU when first asked for; the trainer moves it
