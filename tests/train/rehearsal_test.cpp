@@ -5,6 +5,8 @@
 #include <torch/nn/modules/linear.h>
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
 #include "millrace/base/error.h"
 #include "millrace/data/sources/memory_source.h"
@@ -31,7 +33,8 @@ enum class Slips : std::uint8_t {
   predicted_name,
   nothing_counts,
   unused_parameter,
-  elsewhere  // prepare() makes a field on another device
+  elsewhere,  // prepare() makes a field on another device
+  slow        // a validation takes much longer than a step
 };
 
 struct RehearsedConfig {
@@ -69,6 +72,7 @@ class Rehearsed final : public Recipe {
   torch::nn::Module& model() override { return *net_; }
   std::vector<Objective> objectives() override {
     return {{.optim = optim_, .loss = [this](const Batch& batch, const StepContext&) {
+               if (toy_.slip == Slips::slow && !net_->is_training()) std::this_thread::sleep_for(std::chrono::milliseconds(1100));
                at::Tensor predicted = net_->first(batch["x"]);
                if (toy_.slip != Slips::unused_parameter) predicted = predicted + net_->second(batch["x"]);
                const at::Tensor error = predicted - batch["y"];
@@ -185,16 +189,36 @@ TEST(Rehearsal, WithoutValidationAResumeCanNotStopEarly) {
   }
 }
 
-TEST(Rehearsal, NamesParametersWithoutGradientAndGoesOn) {
-  const Entry row = slipping();
-  const config::Schema schema = schema_of(row);
-  config::Layers layers(schema);
-  layers.add_values(row.defaults, "recipe");
-  layers.add_values({{"toy.slip", "unused_parameter"}}, "test");
-  telemetry::Console console(telemetry::Console::Mode::quiet);
-  RunSetup setup({.entry = &row, .config = layers.resolve(), .console = &console});
+// The toy, ready to be rehearsed.
+struct Ready {
+  explicit Ready(const char* slip) {
+    layers.add_values(row.defaults, "recipe");
+    layers.add_values({{"toy.slip", slip}}, "test");
+  }
+  Entry row = slipping();
+  config::Schema schema = schema_of(row);
+  config::Layers layers{schema};
+  telemetry::Console console{telemetry::Console::Mode::quiet};
+};
+
+TEST(Rehearsal, LeavesOutACheckThatTakesLongerThanTwoStepsAndSaysSo) {
+  Ready ready("slow");
+  RunSetup setup({.entry = &ready.row, .config = ready.layers.resolve(), .console = &ready.console});
   Assembly assembly(setup, RecipeFolders{});
   const Rehearsal rehearsal = rehearse(assembly);
+  EXPECT_EQ(rehearsal.validation_rows, 4);
+  ASSERT_EQ(rehearsal.unchecked.size(), 1U);
+  EXPECT_THAT(rehearsal.unchecked[0],
+              testing::MatchesRegex("the loss of a batch that takes [0-9.]+ s to evaluate; a step takes [0-9.]+ s"));
+  EXPECT_THAT(to_text(rehearsal), HasSubstr("adds up     not checked: the loss of a batch that takes"));
+}
+
+TEST(Rehearsal, NamesParametersWithoutGradientAndGoesOn) {
+  Ready ready("unused_parameter");
+  RunSetup setup({.entry = &ready.row, .config = ready.layers.resolve(), .console = &ready.console});
+  Assembly assembly(setup, RecipeFolders{});
+  const Rehearsal rehearsal = rehearse(assembly);
+  EXPECT_THAT(rehearsal.unchecked, IsEmpty());
   EXPECT_EQ(rehearsal.training_rows, 4);
   EXPECT_EQ(rehearsal.validation_rows, 4);
   EXPECT_THAT(rehearsal.pictures, testing::ElementsAre("errors 2x2"));

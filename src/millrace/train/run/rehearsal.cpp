@@ -184,7 +184,24 @@ class Stopwatch {
   double begin_;
 };
 
-void check_sums(Stepper& stepper, const Batch& batch, const StepResult& result, Rehearsal& rehearsal) {
+// Returns the evaluation of the batch and the seconds that it took.
+std::pair<StepResult, double> timed_evaluation(Stepper& stepper, const Batch& batch) {
+  const double begin = steady_seconds();
+  StepResult result = stepper.evaluate(batch);
+  for (const Loss& loss : result.losses)
+    for (const LossTerm& term : loss.terms) (void)term.sum.item<double>();  // waits for a GPU
+  return {std::move(result), steady_seconds() - begin};
+}
+
+// `seconds`: of the pass that gave `result`. The check makes two more such passes. They are left out where they would take longer
+// than two steps: a validation batch of whole volumes can take many times as long as a step on crops.
+void check_sums(Stepper& stepper, const Batch& batch, const StepResult& result, double seconds, Rehearsal& rehearsal) {
+  constexpr double kShortSeconds = 1;
+  if (seconds > std::max(rehearsal.step_seconds, kShortSeconds)) {
+    rehearsal.unchecked.push_back("the loss of a batch that takes " + human_duration(seconds) + " to evaluate; a step takes " +
+                                  human_duration(rehearsal.step_seconds));
+    return;
+  }
   const Stopwatch watch(rehearsal.check_seconds);
   LossCheck check = check_adds_up(stepper, batch, result);
   rehearsal.unchecked = std::move(check.unchecked);
@@ -223,7 +240,8 @@ void rehearse_training(Assembly& assembly, Rehearsal& rehearsal) {
   rehearse_prediction(assembly, *batch, rehearsal);
   if (assembly.loaders().validation() == nullptr) {
     const at::NoGradGuard no_grad;
-    check_sums(stepper, *batch, stepper.evaluate(*batch), rehearsal);
+    const auto [result, seconds] = timed_evaluation(stepper, *batch);
+    check_sums(stepper, *batch, result, seconds, rehearsal);
   }
   recipe.model().train(training);
   metrics::Board board;
@@ -270,7 +288,7 @@ void rehearse_validation(Assembly& assembly, Rehearsal& rehearsal) {
   const at::NoGradGuard no_grad;
   recipe.model().eval();
   recipe.begin_validation();
-  const StepResult result = assembly.stepper().evaluate(*batch);
+  const auto [result, seconds] = timed_evaluation(assembly.stepper(), *batch);
   metrics::Board board;
   for (std::size_t i = 0; i < result.losses.size(); ++i)
     board.add("val_" + assembly.stepper().objective_name(i), result.losses[i]);
@@ -295,7 +313,7 @@ void rehearse_validation(Assembly& assembly, Rehearsal& rehearsal) {
                ": such a loss can't be judged; look at masks and ignored labels",
            rehearsal);
   }
-  check_sums(assembly.stepper(), *batch, result, rehearsal);
+  check_sums(assembly.stepper(), *batch, result, seconds, rehearsal);
   recipe.model().train(training);
 }
 

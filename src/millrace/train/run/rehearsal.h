@@ -25,7 +25,8 @@ struct Rehearsal {
 };
 
 // Runs data, prepare, losses, gradients, measure, draw and predict once each, after `assembly` has made its choices. Checks the
-// losses of the validation batch (without a validation: of the training batch, in evaluation mode) by two more forward passes.
+// losses of the validation batch (without a validation: of the training batch, in evaluation mode) by two more forward passes,
+// unless these would take longer than two steps and longer than two seconds.
 // Reads and prepares both batches again if that takes less than 0.5 s, and measures the validation batch again (repeat_check.h).
 // Changes no random number, statistic, gradient or state; a recipe's own validation state is reset. Out-of-memory ends the
 // rehearsal of a split early, since a run recovers from it. Throws
