@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "millrace/kernels/arguments.h"
+#include "millrace/kernels/backward_rules.h"
 #include "millrace/kernels/operation_span.h"
 
 namespace millrace::kernels {
@@ -81,6 +82,7 @@ struct DeviceGroupNormFunction : torch::autograd::Function<DeviceGroupNormFuncti
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    only_first_derivative("a group norm");
     const at::Tensor &upstream = gradients[0], &beside = gradients[1];
     if (!upstream.defined()) return {beside, {}, {}, {}, {}};
     const variable_list saved = context->get_saved_variables();

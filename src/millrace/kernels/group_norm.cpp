@@ -17,6 +17,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/kernels/arguments.h"
+#include "millrace/kernels/backward_rules.h"
 #include "millrace/kernels/convolution_weights.h"
 #include "millrace/kernels/device_group_norm.h"
 #include "millrace/kernels/operation_span.h"
@@ -297,6 +298,7 @@ struct GroupNormFunction : torch::autograd::Function<GroupNormFunction> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    only_first_derivative("a group norm");
     const variable_list tensors = context->get_saved_variables();
     variable_list result = norm_gradients(tensors[0], gradients[0], false, saved_of(context, tensors));
     result.resize(4);
@@ -326,6 +328,7 @@ struct GroupNormConvolutionFunction : torch::autograd::Function<GroupNormConvolu
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    only_first_derivative("a group norm");
     const variable_list tensors = context->get_saved_variables();
     const Saved saved = saved_of(context, tensors);
     const at::Tensor &x = tensors[0], &weight = tensors[4], &bias = tensors[5];

@@ -15,6 +15,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/kernels/arguments.h"
+#include "millrace/kernels/backward_rules.h"
 #include "millrace/kernels/operation_span.h"
 
 namespace millrace::kernels {
@@ -70,6 +71,7 @@ struct UpsampledConv3dFunction : torch::autograd::Function<UpsampledConv3dFuncti
 
   // Reverses the transposed convolution: the gradient is its input, and x its output.
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    only_first_derivative("an upsampled convolution");
     const variable_list saved = context->get_saved_variables();
     const at::Tensor &x = saved[0], &weight = saved[1];
     const at::Tensor gradient = gradients[0].contiguous(layout_of(x));
