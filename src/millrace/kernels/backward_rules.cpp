@@ -9,8 +9,9 @@
 namespace millrace::kernels {
 
 void changes_in_place(const at::Tensor& x) {
-  // All parts of a larger tensor share a version, and the other parts do not change.
-  if (x.storage().nbytes() == x.nbytes()) x.unsafeGetTensorImpl()->bump_version();
+  // All parts of a larger tensor share a version, and the other parts do not change. From a view whose version rose autograd
+  // makes new history, which would leave out the operation that made the view.
+  if (!x.is_view() && x.storage().nbytes() == x.nbytes()) x.unsafeGetTensorImpl()->bump_version();
 }
 
 void only_first_derivative(const char* operation) {

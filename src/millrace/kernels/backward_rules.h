@@ -6,7 +6,7 @@
 namespace millrace::kernels {
 
 // Call this before a kernel overwrites x. Autograd then refuses a backward pass that kept x, instead of computing with other
-// numbers. Does nothing if x is only a part of its memory.
+// numbers. Does nothing for a view or a part of a larger tensor.
 void changes_in_place(const at::Tensor& x);
 
 // Call this first in a backward pass whose gradients have no graph. RecipeError if they are to be differentiated again

@@ -14,6 +14,7 @@
 
 #include <cmath>
 #include <functional>
+#include <vector>
 
 #include "millrace/base/error.h"
 #include "millrace/kernels/detail/test_support.h"
@@ -145,14 +146,19 @@ TEST_P(Decoders, WhatABackwardPassKeptIsNotOverwrittenInSilence) {
     return add_rms_rows(made, at::ones({5, 16}), at::ones({16}), kRmsEpsilon).first;
   });
   refuses({5, 32}, [](const at::Tensor& made) { return swiglu(made); });
-  refuses({5, 34}, [](const at::Tensor& made) { return swiglu_linear(made, at::ones({2, 17})); });
   refuses({2, 3, 12}, [](const at::Tensor& made) {
     return rotary_attention_packed(made, at::ones({3, 2}), at::zeros({3, 2}), 1);
   });
-  // A part of a larger tensor is overwritten alone, so the other parts can still be used.
+  // A part of a larger tensor is overwritten alone, so the other parts can still be used, and a view keeps its history.
   const at::Tensor all = at::randn({4, 32}).requires_grad_(), both = all * 1.0;
   (swiglu(both.narrow(0, 0, 2)).sum() + swiglu(both.narrow(0, 2, 2)).sum()).backward();
   EXPECT_TRUE(all.grad().defined());
+  const at::Tensor x = at::randn({2, 9, 4}).requires_grad_(), weight = at::randn({12, 4}).requires_grad_();
+  const std::vector<LoraWeights> projections = {LoraWeights{weight, {}, {}, {}}};
+  const at::Tensor qkv = lora_linear(x, projections, 1.0, Dropout{});  // a view that a custom function made
+  rotary_attention_packed(qkv, at::ones({9, 2}), at::zeros({9, 2}), 1).sum().backward();
+  EXPECT_TRUE(qkv.grad_fn() != nullptr);
+  EXPECT_TRUE(x.grad().defined() && weight.grad().defined());
 }
 
 // The sum replaces its branch only if another operation made the branch.
