@@ -103,7 +103,7 @@ bool transposes_upsampled(const at::Tensor& x) { return x.is_cpu() && x.numel() 
 at::Tensor upsampled_conv3d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
   MR_CHECK(x.dim() == 5 && weight.dim() == 5 && weight.size(1) == x.size(1) && weight.numel() == weight.size(0) * x.size(1) * 27,
            "upsampled_conv3d takes (N, C, D, H, W) and a weight (O, C, 3, 3, 3)");
-  if (!transposes_upsampled(x)) return upsampled_conv3d_plain(x, weight, bias);
+  if (!transposes_upsampled(x) || !bias.defined()) return upsampled_conv3d_plain(x, weight, bias);
   const OperationSpan span("millrace::upsampled_conv3d", x, weight);
   return UpsampledConv3dFunction::apply(x, weight, bias);
 }
