@@ -156,7 +156,8 @@ TEST(Residual, OnACpuAConvolutionAddsItsBiasItself) {
 
 // LibTorch ends the program where a custom function gets an undefined tensor.
 TEST(Residual, AConvolutionMayHaveNoBias) {
-  const at::Tensor x = at::randn({1, 4, 3, 3, 3}), kernel = at::randn({2, 4, 3, 3, 3}), none, zeros = at::randn({2}) * 0.0;
+  const at::Tensor x = at::randn({1, 4, 3, 3, 3}), kernel = at::randn({2, 4, 3, 3, 3});
+  const at::Tensor none = at::Tensor(), zeros = at::randn({2}) * 0.0;
   const at::Tensor weight = at::randn({4}), bias = at::randn({4});
   for (const Fused& fused : kWays) {
     const auto upsampled = [&](const at::Tensor& shift) { return upsampled_conv3d(x, kernel, shift, fused); };
