@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "fixture.h"
+#include "millrace/base/error.h"
 #include "millrace/device/autocast.h"
 #include "millrace/memory/block.h"
 #include "millrace/nn/residual.h"
@@ -103,6 +104,12 @@ TEST_F(Biases, ABranchThatNobodyReadsHasNoGradient) {
     EXPECT_FALSE(beside[i].defined()) << i;
     EXPECT_TRUE(both[i].equal(norm[i])) << i;
   }
+}
+
+TEST_F(Biases, GroupsThatDoNotDivideTheChannelsAreRefused) {
+  const at::Tensor x = at::randn({2, 4, 3, 4, 5}).to(kGpu), four = at::randn({4}).to(kGpu), three = at::randn({3}).to(kGpu);
+  EXPECT_THROW((void)nn::branched_group_norm({x, four}, four, four, 3, 1e-6, true, {}), InternalError);
+  EXPECT_THROW((void)nn::branched_group_norm({x, four}, three, three, 2, 1e-6, true, {}), InternalError);
 }
 
 }  // namespace

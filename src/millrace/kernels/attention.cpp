@@ -10,6 +10,7 @@
 #include "millrace/base/error.h"
 #include "millrace/kernels/arguments.h"
 #include "millrace/kernels/attention_draws.h"
+#include "millrace/kernels/backward_rules.h"
 #include "millrace/kernels/decoder.h"
 #include "millrace/kernels/detail/dropout_layout.h"
 #include "millrace/kernels/kernels.h"
@@ -96,6 +97,7 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
         k ? Heads{with_contiguous_rows(q), with_contiguous_rows(*k), with_contiguous_rows(*v)} : heads_of(packed, heads);
     at::Tensor out = at::empty(in[0].sizes(), in[0].options());
     at::Tensor log_sums = at::empty({in[0].size(0), in[0].size(2), in[0].size(1)}, in[0].options().dtype(at::kFloat));
+    if (form.cos.defined() && packed.is_same(q)) changes_in_place(packed);
     run(arguments(in, out, log_sums, form), false, form, site);
     if (k) {
       context->save_for_backward({out, log_sums, in[0], in[1], in[2]});
@@ -111,6 +113,7 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    only_first_derivative("an attention");
     const variable_list saved = context->get_saved_variables();
     const bool is_packed = context->saved_data["packed"].toBool();
     const std::int64_t heads = context->saved_data["heads"].toInt();

@@ -10,6 +10,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/kernels/arguments.h"
+#include "millrace/kernels/backward_rules.h"
 #include "millrace/kernels/circular_lane.h"
 #include "millrace/kernels/operation_span.h"
 #include "millrace/kernels/parallel.h"
@@ -151,6 +152,7 @@ struct CircularPadFunction : torch::autograd::Function<CircularPadFunction> {
   }
 
   static torch::autograd::variable_list backward(Context* context, const torch::autograd::variable_list& gradients) {
+    only_first_derivative("a circular padding");
     const auto layout = context->saved_data["last"].toBool() ? at::MemoryFormat::ChannelsLast3d : at::MemoryFormat::Contiguous;
     const auto parts = context->saved_data["parts"].toIntVector();
     const at::Tensor gradient = gradients[0].contiguous(layout);

@@ -11,6 +11,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/kernels/arguments.h"
+#include "millrace/kernels/backward_rules.h"
 #include "millrace/kernels/circular_pad.h"
 #include "millrace/kernels/operation_span.h"
 #include "millrace/kernels/parallel.h"
@@ -126,6 +127,7 @@ struct DirectConv3dFunction : torch::autograd::Function<DirectConv3dFunction> {
   }
 
   static torch::autograd::variable_list backward(Context* context, const torch::autograd::variable_list& gradients) {
+    only_first_derivative("a circular convolution");
     const auto saved = context->get_saved_variables();
     const at::Tensor &x = saved[0], &weight = saved[1], &more = saved[2];
     const at::Tensor gradient = gradients[0].contiguous(kLast);

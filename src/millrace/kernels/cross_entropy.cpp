@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "millrace/kernels/arguments.h"
+#include "millrace/kernels/backward_rules.h"
 #include "millrace/kernels/kernels.h"
 #include "millrace/kernels/operation_span.h"
 #include "millrace/kernels/parallel.h"
@@ -68,6 +69,7 @@ struct CrossEntropyFunction : torch::autograd::Function<CrossEntropyFunction> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    only_first_derivative("a cross-entropy");
     const variable_list saved = context->get_saved_variables();
     const at::Tensor upstream = gradients[0].to(at::kFloat).contiguous();
     at::Tensor gradient = at::empty_like(saved[0]);

@@ -12,6 +12,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/kernels/arguments.h"
+#include "millrace/kernels/backward_rules.h"
 #include "millrace/kernels/operation_span.h"
 #include "millrace/kernels/parallel.h"
 #include "millrace/kernels/product.h"
@@ -41,7 +42,9 @@ struct RmsRowsFunction : torch::autograd::Function<RmsRowsFunction> {
     const at::Tensor scale = weight.contiguous();
     const std::int64_t width = input.size(-1), rows = input.numel() / width;
     // The branch is not read again, so the sum overwrites it if the types agree.
-    const bool overwrites = branch && !branch->is_leaf() && added.scalar_type() == input.scalar_type();
+    const bool overwrites =
+        branch && !branch->is_leaf() && added.scalar_type() == input.scalar_type() && !is_kept_result(*branch);
+    if (overwrites && added.is_same(*branch)) changes_in_place(added);
     at::Tensor sum = !branch ? input : overwrites ? added.detach() : at::empty_like(input);
     at::Tensor y = at::empty(input.sizes(), input.options().dtype(type));
     const at::Tensor rates = at::empty({rows}, input.options().dtype(at::kFloat));
@@ -70,6 +73,7 @@ struct RmsRowsFunction : torch::autograd::Function<RmsRowsFunction> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    only_first_derivative("a part of a decoder");
     const variable_list saved = context->get_saved_variables();
     const bool has_branch = context->saved_data["branch"].toBool();
     const auto type = static_cast<at::ScalarType>(context->saved_data["type"].toInt());
@@ -119,11 +123,23 @@ struct RmsRowsFunction : torch::autograd::Function<RmsRowsFunction> {
     if (has_branch) result[1] = same_type ? x_gradient : branch_gradient;
     return result;
   }
+
+ private:
+  // True for the result of another norm of this kind, which that norm may keep for its backward pass.
+  static bool is_kept_result(const at::Tensor& x) {
+    return dynamic_cast<const torch::autograd::CppNode<RmsRowsFunction>*>(x.grad_fn().get()) != nullptr;
+  }
 };
 
 // True if a gradient may overwrite the input, because no other backward pass will read it.
 bool overwrites(AutogradContext* context) {
   return context->saved_data["overwrites"].toBool() && !torch::autograd::get_current_graph_task_keep_graph();
+}
+
+// The memory of x, which its gradient overwrites.
+at::Tensor given_up(const at::Tensor& x) {
+  changes_in_place(x);
+  return x.detach();
 }
 
 // `out` is half as wide as x; if there is a gradient, it is as wide as x.
@@ -149,8 +165,9 @@ struct SwigluFunction : torch::autograd::Function<SwigluFunction> {
     return out;
   }
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    only_first_derivative("a part of a decoder");
     const at::Tensor x = context->get_saved_variables()[0];
-    at::Tensor out = overwrites(context) ? x.detach() : at::empty_like(x);
+    at::Tensor out = overwrites(context) ? given_up(x) : at::empty_like(x);
     run_swiglu(x, gradients[0].contiguous(), out);
     return {out};
   }
@@ -182,10 +199,11 @@ struct SwigluLinearFunction : torch::autograd::Function<SwigluLinearFunction> {
     return out.view(sizes);
   }
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    only_first_derivative("a part of a decoder");
     const variable_list saved = context->get_saved_variables();
     const at::Tensor &x = saved[0], &weight = saved[1];
     const at::Tensor gradient = gradients[0].reshape({-1, gradients[0].size(-1)}).contiguous();
-    const at::Tensor out = overwrites(context) ? x.detach() : at::empty_like(x);
+    const at::Tensor out = overwrites(context) ? given_up(x) : at::empty_like(x);
     const std::int64_t most = part_of(x);
     for (std::int64_t row = 0; row < x.size(0); row += most) {
       const std::int64_t count = std::min(most, x.size(0) - row);
@@ -208,7 +226,9 @@ detail::HeadView view_of(const at::Tensor& x, std::int64_t part, std::int64_t he
 struct OneQueryFunction : torch::autograd::Function<OneQueryFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& q, const at::Tensor& kv, const at::Tensor& positions,
                             const at::Tensor& cos, const at::Tensor& sin, std::int64_t heads) {
-    const at::Tensor query = q.contiguous(), keys = kv.contiguous(), where = positions.contiguous();
+    // The query is small, so it is copied: a norm of queries may have kept it.
+    const at::Tensor query = q.clone(at::MemoryFormat::Contiguous), keys = kv.contiguous(), where = positions.contiguous();
+    if (keys.is_same(kv)) changes_in_place(keys);
     at::Tensor out = at::empty(query.sizes(), query.options());
     const at::Tensor weights = at::empty({query.size(0), heads, keys.size(1)}, query.options().dtype(at::kFloat));
     const variable_list saved{query, keys, where, weights, cos.contiguous(), sin.contiguous()};
@@ -227,11 +247,12 @@ struct OneQueryFunction : torch::autograd::Function<OneQueryFunction> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    only_first_derivative("a part of a decoder");
     const variable_list saved = context->get_saved_variables();
     const std::int64_t heads = context->saved_data["heads"].toInt();
     const at::Tensor gradient = gradients[0].contiguous();
     const at::Tensor of_query = at::empty_like(saved[0]),
-                     of_keys = overwrites(context) ? saved[1].detach() : at::empty_like(saved[1]);
+                     of_keys = overwrites(context) ? given_up(saved[1]) : at::empty_like(saved[1]);
     detail::OneQuery args = arguments(saved, heads);
     args.out_gradient = view_of(gradient, 0, args.head_size);
     args.q_gradient = view_of(of_query, 0, args.head_size);

@@ -13,6 +13,8 @@
 #include <ATen/ops/zeros.h>
 
 #include <cmath>
+#include <functional>
+#include <vector>
 
 #include "millrace/base/error.h"
 #include "millrace/kernels/detail/test_support.h"
@@ -105,6 +107,58 @@ TEST_P(Decoders, SwigluLinearIsSwigluAndAProduct) {
       }
     }
   }
+}
+
+// A norm may keep its result, which then must stay.
+TEST_P(Decoders, ASumWithTheResultOfANormHasTheRightGradients) {
+  const auto kernel = [](const Tensors& x) {
+    const auto [sum, y] = add_rms_rows(rms_rows(x[0], x[2], kRmsEpsilon, at::kFloat), x[1], x[3], kRmsEpsilon);
+    return Tensors{sum, y};
+  };
+  const auto formula = [](const Tensors& x) {
+    const at::Tensor sum = rms_formula(x[0], x[2]) + x[1];
+    return Tensors{sum, rms_formula(sum, x[3])};
+  };
+  const Tensors inputs{at::randn({9, 40}), at::randn({9, 40}), at::randn({40}) + 1.5, at::randn({40}) + 1.5};
+  expect_agreement(kernel, formula, inputs, 2e-5);
+}
+
+TEST_P(Decoders, AQueryThatANormKeptIsNotTurnedInPlace) {
+  const at::Tensor cos = at::full({3, 4}, 0.6), sin = at::full({3, 4}, 0.8), positions = at::tensor({1, 2}, at::kLong);
+  const at::Tensor q = at::randn({2, 1, 8}), kv = at::randn({2, 3, 16}), weight = at::ones({8});
+  const auto gradient = [&](bool copies) {
+    const at::Tensor leaf = q.clone().requires_grad_();
+    const at::Tensor query = rms_rows(leaf, weight, kRmsEpsilon, at::kFloat);
+    rotary_attention_at(copies ? query.clone() : query, kv.clone(), positions, cos, sin, 1).sum().backward();
+    return leaf.grad();
+  };
+  EXPECT_TRUE(equal_bits(gradient(true), gradient(false)));
+}
+
+// tanh keeps its result for its own backward pass.
+TEST_P(Decoders, WhatABackwardPassKeptIsNotOverwrittenInSilence) {
+  const auto refuses = [](at::IntArrayRef sizes, const std::function<at::Tensor(const at::Tensor&)>& part) {
+    const at::Tensor x = at::randn(sizes).requires_grad_();
+    const at::Tensor out = part(x.tanh());
+    EXPECT_THROW(out.sum().backward(), c10::Error) << sizes;
+  };
+  refuses({5, 16}, [](const at::Tensor& made) {
+    return add_rms_rows(made, at::ones({5, 16}), at::ones({16}), kRmsEpsilon).first;
+  });
+  refuses({5, 32}, [](const at::Tensor& made) { return swiglu(made); });
+  refuses({2, 3, 12}, [](const at::Tensor& made) {
+    return rotary_attention_packed(made, at::ones({3, 2}), at::zeros({3, 2}), 1);
+  });
+  // A part of a larger tensor is overwritten alone, so the other parts can still be used, and a view keeps its history.
+  const at::Tensor all = at::randn({4, 32}).requires_grad_(), both = all * 1.0;
+  (swiglu(both.narrow(0, 0, 2)).sum() + swiglu(both.narrow(0, 2, 2)).sum()).backward();
+  EXPECT_TRUE(all.grad().defined());
+  const at::Tensor x = at::randn({2, 9, 4}).requires_grad_(), weight = at::randn({12, 4}).requires_grad_();
+  const std::vector<LoraWeights> projections = {LoraWeights{weight, {}, {}, {}}};
+  const at::Tensor qkv = lora_linear(x, projections, 1.0, Dropout{});  // a view that a custom function made
+  rotary_attention_packed(qkv, at::ones({9, 2}), at::zeros({9, 2}), 1).sum().backward();
+  EXPECT_TRUE(qkv.grad_fn() != nullptr);
+  EXPECT_TRUE(x.grad().defined() && weight.grad().defined());
 }
 
 // The sum replaces its branch only if another operation made the branch.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "millrace/kernels/arguments.h"
+#include "millrace/kernels/backward_rules.h"
 #include "millrace/kernels/operation_span.h"
 
 namespace millrace::kernels {
@@ -53,6 +54,7 @@ struct DeviceRmsFunction : torch::autograd::Function<DeviceRmsFunction> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    only_first_derivative("a part of a decoder");
     const variable_list saved = context->get_saved_variables();
     const at::Tensor &sum = saved[0], &rates = saved[1], &weight = saved[2];
     const bool has_branch = context->saved_data["branch"].toBool();
@@ -113,6 +115,7 @@ struct DeviceSwigluFunction : torch::autograd::Function<DeviceSwigluFunction> {
     return run(x, {});
   }
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    only_first_derivative("a part of a decoder");
     return {run(context->get_saved_variables()[0], for_kernel(gradients[0]))};
   }
 };
@@ -147,11 +150,14 @@ struct DeviceTurnFunction : torch::autograd::Function<DeviceTurnFunction> {
     const at::Tensor c = for_kernel(cos), s = for_kernel(sin);
     context->save_for_backward({c, s});
     context->saved_data["turned"] = turned;
-    variable_list all = parts_of(for_kernel(packed), parts, heads);
+    const at::Tensor rows = for_kernel(packed);
+    if (rows.is_same(packed)) changes_in_place(rows);
+    variable_list all = parts_of(rows, parts, heads);
     for (std::int64_t i = 0; i < turned; ++i) turn(all[i], all[i], c, s, /*back=*/false);
     return all;
   }
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    only_first_derivative("a part of a decoder");
     const variable_list saved = context->get_saved_variables();
     const std::int64_t turned = context->saved_data["turned"].toInt(), parts = std::ssize(gradients);
     const at::Tensor& first = gradients.front();

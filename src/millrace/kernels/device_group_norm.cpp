@@ -7,7 +7,9 @@
 
 #include <algorithm>
 
+#include "millrace/base/error.h"
 #include "millrace/kernels/arguments.h"
+#include "millrace/kernels/backward_rules.h"
 #include "millrace/kernels/operation_span.h"
 
 namespace millrace::kernels {
@@ -81,6 +83,7 @@ struct DeviceGroupNormFunction : torch::autograd::Function<DeviceGroupNormFuncti
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    only_first_derivative("a group norm");
     const at::Tensor &upstream = gradients[0], &beside = gradients[1];
     if (!upstream.defined()) return {beside, {}, {}, {}, {}};
     const variable_list saved = context->get_saved_variables();
@@ -117,6 +120,12 @@ bool has_device_group_norm(const at::Tensor& x, const at::Tensor& weight, const 
 
 DeviceNormed device_group_norm(const at::Tensor& x, const at::Tensor& before, const at::Tensor& weight, const at::Tensor& bias,
                                const GroupNormOptions& options) {
+  // nn::branched_group_norm() comes here without the checks of group_norm().
+  MR_CHECK(options.groups > 0 && x.size(1) % options.groups == 0,
+           "device_group_norm takes (N, C, ...) and a number of groups that divides C");
+  const auto fits = [&](const at::Tensor& one) { return !one.defined() || one.numel() == x.size(1); };
+  MR_CHECK(weight.defined() == bias.defined() && fits(before) && fits(weight) && fits(bias),
+           "device_group_norm takes a number for each channel");
   const OperationSpan span("millrace::group_norm", x);
   const variable_list both = DeviceGroupNormFunction::apply(x, optional(before), optional(weight), optional(bias), options);
   return {both[0], both[1]};

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "millrace/kernels/arguments.h"
+#include "millrace/kernels/backward_rules.h"
 #include "millrace/kernels/operation_span.h"
 
 namespace millrace::kernels {
@@ -47,6 +48,7 @@ struct DeviceLinear : torch::autograd::Function<DeviceLinear> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    only_first_derivative("a linear layer");
     const variable_list saved = context->get_saved_variables();
     const auto type = [&](const char* of) { return static_cast<at::ScalarType>(context->saved_data[of].toInt()); };
     const at::Tensor dy = for_kernel(gradients[0].reshape({-1, gradients[0].size(-1)}));

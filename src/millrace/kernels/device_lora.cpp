@@ -12,6 +12,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/kernels/arguments.h"
+#include "millrace/kernels/backward_rules.h"
 #include "millrace/kernels/detail/dropout_layout.h"
 #include "millrace/kernels/operation_span.h"
 
@@ -112,6 +113,7 @@ struct DeviceLora : torch::autograd::Function<DeviceLora> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    only_first_derivative("a low-rank adapter");
     const variable_list saved = context->get_saved_variables();
     const std::vector<std::int64_t> outs = context->saved_data["outs"].toIntVector(),
                                     ranks = context->saved_data["ranks"].toIntVector();

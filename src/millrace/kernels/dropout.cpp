@@ -3,6 +3,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "millrace/kernels/arguments.h"
+#include "millrace/kernels/backward_rules.h"
 #include "millrace/kernels/detail/dropout_layout.h"
 #include "millrace/kernels/kernels.h"
 #include "millrace/kernels/operation_span.h"
@@ -37,6 +38,7 @@ struct DropoutFunction : torch::autograd::Function<DropoutFunction> {
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& gradients) {
+    only_first_derivative("a dropout");
     const Dropout site = remembered(context);
     const auto type = static_cast<at::ScalarType>(context->saved_data["type"].toInt());
     at::Tensor x_gradient;

@@ -9,6 +9,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/kernels/arguments.h"
+#include "millrace/kernels/backward_rules.h"
 #include "millrace/kernels/operation_span.h"
 #include "millrace/kernels/product.h"
 
@@ -89,6 +90,7 @@ struct FewVoxelsConv3dFunction : torch::autograd::Function<FewVoxelsConv3dFuncti
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    only_first_derivative("a convolution");
     const variable_list saved = context->get_saved_variables();
     const at::Tensor &x = saved[0], &weight = saved[1];
     const Shape shape(x, weight, context->saved_data["stride"].toInt(), context->saved_data["padding"].toInt());

@@ -3,6 +3,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "millrace/kernels/arguments.h"
+#include "millrace/kernels/backward_rules.h"
 #include "millrace/kernels/detail/dropout_layout.h"
 #include "millrace/kernels/kernels.h"
 #include "millrace/kernels/operation_span.h"
@@ -33,6 +34,7 @@ struct GeluFunction : torch::autograd::Function<GeluFunction> {
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& gradients) {
+    only_first_derivative("a GELU");
     return {run(context->get_saved_variables()[0], gradients[0].contiguous(), remembered(context)), {}};
   }
 };

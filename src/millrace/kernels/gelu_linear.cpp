@@ -7,6 +7,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "millrace/kernels/arguments.h"
+#include "millrace/kernels/backward_rules.h"
 #include "millrace/kernels/kernels.h"
 #include "millrace/kernels/operation_span.h"
 #include "millrace/kernels/pointwise.h"
@@ -46,6 +47,7 @@ struct GeluLinearFunction : torch::autograd::Function<GeluLinearFunction> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    only_first_derivative("a GELU");
     note_backward();
     const variable_list saved = context->get_saved_variables();
     const at::Tensor &x = saved[0], &weight = saved[1];
@@ -73,6 +75,7 @@ struct QuickGeluFunction : torch::autograd::Function<QuickGeluFunction> {
     return pointwise(Pointwise::quick_gelu, input, {});
   }
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    only_first_derivative("a GELU");
     return {gelu_gradient(gradients[0].contiguous(), context->get_saved_variables()[0], Gelu::quick)};
   }
 };

@@ -13,10 +13,12 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
 #include <vector>
 
 #include "millrace/base/error.h"
 #include "millrace/kernels/arguments.h"
+#include "millrace/kernels/backward_rules.h"
 #include "millrace/kernels/convolution_weights.h"
 #include "millrace/kernels/device_group_norm.h"
 #include "millrace/kernels/operation_span.h"
@@ -297,6 +299,7 @@ struct GroupNormFunction : torch::autograd::Function<GroupNormFunction> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    only_first_derivative("a group norm");
     const variable_list tensors = context->get_saved_variables();
     variable_list result = norm_gradients(tensors[0], gradients[0], false, saved_of(context, tensors));
     result.resize(4);
@@ -326,6 +329,7 @@ struct GroupNormConvolutionFunction : torch::autograd::Function<GroupNormConvolu
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    only_first_derivative("a group norm");
     const variable_list tensors = context->get_saved_variables();
     const Saved saved = saved_of(context, tensors);
     const at::Tensor &x = tensors[0], &weight = tensors[4], &bias = tensors[5];
@@ -374,9 +378,9 @@ at::Tensor group_norm(const at::Tensor& x, const at::Tensor& weight, const at::T
 at::Tensor group_norm_conv3d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                              const GroupNormOptions& options, const at::Tensor& conv_weight, const at::Tensor& conv_bias,
                              bool lean) {
-  if (x.dim() != 5 || !has_kernel(x) || x.numel() == 0 || !fits(weight) || !fits(bias)) {
-    return at::conv3d(group_norm(x, weight, bias, options), conv_weight.to(x.scalar_type()), conv_bias.to(x.scalar_type()),
-                      kByOne, kByOne);
+  if (x.dim() != 5 || !has_kernel(x) || x.numel() == 0 || !fits(weight) || !fits(bias) || !conv_bias.defined()) {
+    const auto shift = conv_bias.defined() ? std::optional(conv_bias.to(x.scalar_type())) : std::nullopt;
+    return at::conv3d(group_norm(x, weight, bias, options), conv_weight.to(x.scalar_type()), shift, kByOne, kByOne);
   }
   MR_CHECK(options.groups > 0 && x.size(1) % options.groups == 0 && weight.numel() == x.size(1) && bias.numel() == x.size(1),
            "group_norm_conv3d takes a number of groups that divides the channels, and a weight and a bias for each of them");

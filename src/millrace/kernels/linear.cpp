@@ -10,6 +10,7 @@
 #include <array>
 
 #include "millrace/kernels/arguments.h"
+#include "millrace/kernels/backward_rules.h"
 #include "millrace/kernels/kernels.h"
 #include "millrace/kernels/operation_span.h"
 #include "millrace/kernels/operation_trial.h"
@@ -55,6 +56,7 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    only_first_derivative("a linear layer");
     note_backward();
     const variable_list saved = context->get_saved_variables();
     const std::vector<std::int64_t> outs = context->saved_data["outs"].toIntVector();

@@ -13,6 +13,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/kernels/arguments.h"
+#include "millrace/kernels/backward_rules.h"
 #include "millrace/kernels/decoder.h"
 #include "millrace/kernels/detail/dropout_layout.h"
 #include "millrace/kernels/operation_span.h"
@@ -173,6 +174,7 @@ struct LoraFunction : torch::autograd::Function<LoraFunction> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    only_first_derivative("a low-rank adapter");
     note_backward();
     const variable_list saved = context->get_saved_variables();
     const at::Tensor &x = saved[0], &weight = saved[1], &a = saved[2], &b = saved[3], &narrow = saved[4];

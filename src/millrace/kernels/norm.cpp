@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "millrace/kernels/arguments.h"
+#include "millrace/kernels/backward_rules.h"
 #include "millrace/kernels/detail/dropout_layout.h"
 #include "millrace/kernels/kernels.h"
 #include "millrace/kernels/operation_span.h"
@@ -123,6 +124,7 @@ struct NormFunction : torch::autograd::Function<NormFunction> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    only_first_derivative("a layer norm");
     const variable_list saved = context->get_saved_variables();
     const at::Tensor& sum = saved[0];
     const bool has_branch = context->saved_data["branch"].toBool();

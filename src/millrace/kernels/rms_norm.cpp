@@ -9,6 +9,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/kernels/arguments.h"
+#include "millrace/kernels/backward_rules.h"
 #include "millrace/kernels/operation_span.h"
 #include "millrace/kernels/parallel.h"
 #include "millrace/kernels/widened.h"
@@ -54,6 +55,7 @@ struct RmsNormFunction : torch::autograd::Function<RmsNormFunction> {
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& gradients) {
+    only_first_derivative("an RMS norm");
     const auto saved = context->get_saved_variables();
     const at::MemoryFormat layout = layout_of(saved[0]);
     return {run(saved[0], gradients[0].contiguous(layout), saved[1], 0.0, layout), {}};

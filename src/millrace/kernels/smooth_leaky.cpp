@@ -6,6 +6,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "millrace/kernels/arguments.h"
+#include "millrace/kernels/backward_rules.h"
 #include "millrace/kernels/operation_span.h"
 #include "millrace/kernels/pointwise.h"
 #include "millrace/kernels/widened.h"
@@ -24,6 +25,7 @@ struct SmoothLeakyFunction : torch::autograd::Function<SmoothLeakyFunction> {
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& gradients) {
+    only_first_derivative("a smooth leaky ReLU");
     const at::Tensor x = context->get_saved_variables()[0];
     const at::Tensor& gradient = gradients[0];
     return {run(x, gradient.strides() == x.strides() ? gradient : at::empty_like(x).copy_(gradient))};

@@ -12,6 +12,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/kernels/arguments.h"
+#include "millrace/kernels/backward_rules.h"
 #include "millrace/kernels/operation_span.h"
 #include "millrace/kernels/parallel.h"
 #include "millrace/kernels/widened.h"
@@ -58,6 +59,7 @@ struct SoftPoolFunction : torch::autograd::Function<SoftPoolFunction> {
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& gradients) {
+    only_first_derivative("a soft pooling");
     const at::Tensor x = context->get_saved_variables()[0];
     const at::MemoryFormat layout = layout_of(x);
     at::Tensor out = at::empty_like(x);

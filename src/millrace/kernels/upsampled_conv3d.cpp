@@ -15,6 +15,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/kernels/arguments.h"
+#include "millrace/kernels/backward_rules.h"
 #include "millrace/kernels/operation_span.h"
 
 namespace millrace::kernels {
@@ -70,6 +71,7 @@ struct UpsampledConv3dFunction : torch::autograd::Function<UpsampledConv3dFuncti
 
   // Reverses the transposed convolution: the gradient is its input, and x its output.
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    only_first_derivative("an upsampled convolution");
     const variable_list saved = context->get_saved_variables();
     const at::Tensor &x = saved[0], &weight = saved[1];
     const at::Tensor gradient = gradients[0].contiguous(layout_of(x));
@@ -101,7 +103,7 @@ bool transposes_upsampled(const at::Tensor& x) { return x.is_cpu() && x.numel() 
 at::Tensor upsampled_conv3d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
   MR_CHECK(x.dim() == 5 && weight.dim() == 5 && weight.size(1) == x.size(1) && weight.numel() == weight.size(0) * x.size(1) * 27,
            "upsampled_conv3d takes (N, C, D, H, W) and a weight (O, C, 3, 3, 3)");
-  if (!transposes_upsampled(x)) return upsampled_conv3d_plain(x, weight, bias);
+  if (!transposes_upsampled(x) || !bias.defined()) return upsampled_conv3d_plain(x, weight, bias);
   const OperationSpan span("millrace::upsampled_conv3d", x, weight);
   return UpsampledConv3dFunction::apply(x, weight, bias);
 }

@@ -9,7 +9,7 @@ namespace millrace::kernels {
 // The result is (N, O, 2D, 2H, 2W). Along each axis two of an output's three taps meet the same voxel. Such taps are added up
 // first, which leaves a transposed convolution of x with kernel 4 and stride 2, 8/27 of the multiplications. The result has x's
 // type and layout (contiguous or channels last); weight and bias may be wider, and so are their gradients. x and the weight are
-// saved. Any floating type on the CPU; other devices use the plain path, which also takes an
+// saved. Any floating type on the CPU. Other devices use the plain path, and so does an
 // undefined bias. Differentiable once.
 at::Tensor upsampled_conv3d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
 // True if upsampled_conv3d() uses the transposed convolution for x: x is on the CPU and not empty.

@@ -5,6 +5,8 @@
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "millrace/kernels/backward_rules.h"
+
 namespace millrace::kernels {
 namespace {
 
@@ -28,6 +30,7 @@ struct WidenedFunction : torch::autograd::Function<WidenedFunction> {
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& gradients) {
+    only_first_derivative("a norm, pooling or activation");
     const at::Tensor x = context->get_saved_variables()[0];
     const Plain& plain = static_cast<const Held&>(*context->saved_data["plain"].toCapsule()).plain;
     const at::AutoGradMode on(true);

@@ -29,8 +29,9 @@ bool counts(double bins, double events) { return bins != 0 && events != 0; }
 at::Tensor information_sums(const at::Tensor& counts, const at::Tensor& rates, const at::Tensor& mask) {
   const auto type = detail::zero_on(counts.device()).scalar_type();
   const at::Tensor w = mask.detach().to(type);
-  const at::Tensor wy = w * counts.detach().to(type);
-  const at::Tensor r = rates.detach().to(type);
+  const at::Tensor out = w.eq(0);  // where nothing was recorded, numbers are often NaN, and 0 * NaN is NaN
+  const at::Tensor wy = w * counts.detach().to(type).masked_fill(out, 0);
+  const at::Tensor r = rates.detach().to(type).masked_fill(out, 0);
   return at::stack({w.sum(0), wy.sum(0), (wy * (r + kFloor).log()).sum(0), (w * r).sum(0)});
 }
 

@@ -5,6 +5,7 @@
 #include <ATen/core/ivalue.h>
 #include <ATen/ops/batch_norm.h>
 #include <ATen/ops/batch_norm_update_stats.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/native_batch_norm.h>
 #include <ATen/ops/native_batch_norm_backward.h>
 #include <ATen/ops/ones.h>
@@ -21,6 +22,7 @@
 #include <vector>
 
 #include "millrace/base/error.h"
+#include "millrace/kernels/backward_rules.h"
 
 namespace millrace::nn {
 namespace {
@@ -59,19 +61,25 @@ struct SharedBatchNorm : torch::autograd::Function<SharedBatchNorm> {
     const at::Tensor mean = all.mean.to(weight.scalar_type()), variance = all.variance.to(weight.scalar_type());
     context->save_for_backward({x, weight, mean, at::rsqrt(all.variance + options.eps).to(weight.scalar_type()), all.count});
     context->saved_data["agreement"] = c10::IValue::make_capsule(c10::make_intrusive<Held>(agreement));
+    if (x.numel() == 0) return at::empty_like(x);
     return std::get<0>(at::native_batch_norm(x, weight, bias, mean, variance, /*training=*/false, 0, options.eps));
   }
 
   // dx = a dy + b x + c, with a, b and c for each channel.
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& gradients) {
+    kernels::only_first_derivative("a batch norm of all ranks");
     const auto saved = context->get_saved_variables();
     const at::Tensor &x = saved[0], &weight = saved[1], &mean = saved[2], &scale = saved[3], &count = saved[4];
     const at::Tensor dy = gradients[0].to(x.scalar_type());
-    const auto sums = at::native_batch_norm_backward(dy, x, weight, {}, {}, mean, scale, /*train=*/true, 0, {false, true, true});
-    const at::Tensor &weight_gradient = std::get<1>(sums), &bias_gradient = std::get<2>(sums);
+    at::Tensor weight_gradient = at::zeros_like(weight), bias_gradient = at::zeros_like(weight);
+    if (x.numel() > 0) {
+      std::tie(std::ignore, weight_gradient, bias_gradient) =
+          at::native_batch_norm_backward(dy, x, weight, {}, {}, mean, scale, /*train=*/true, 0, {false, true, true});
+    }
     std::vector<at::Tensor> all = {at::stack({weight_gradient, bias_gradient}).to(at::kDouble)};
     static_cast<const Held&>(*context->saved_data["agreement"].toCapsule()).agreement->sum(all);
+    if (x.numel() == 0) return {at::zeros_like(x), weight_gradient, bias_gradient, {}, {}, {}, {}};
     const at::Tensor a = (weight * scale).to(at::kDouble);
     const at::Tensor b = -a * scale * all[0][0] / count;
     const at::Tensor c = -a * all[0][1] / count - b * mean;
@@ -84,15 +92,17 @@ struct SharedBatchNorm : torch::autograd::Function<SharedBatchNorm> {
 
  private:
   static Moments moments_of_all(const at::Tensor& x, Agreement& agreement) {
-    const auto own = at::batch_norm_update_stats(x, {}, {}, 0);
     const std::int64_t channels = x.size(1);
     const Ranks ranks = agreement.ranks();
     const double rows = static_cast<double>(x.numel()) / static_cast<double>(channels);
     at::Tensor table = at::zeros({ranks.world_size, 1 + 2 * channels}, x.options().dtype(at::kDouble));
     at::Tensor mine = table[ranks.rank];
-    mine.narrow(0, 0, 1).fill_(rows);
-    mine.narrow(0, 1, channels).copy_(std::get<0>(own));
-    mine.narrow(0, 1 + channels, channels).copy_(std::get<1>(own) * rows);
+    if (x.numel() > 0) {  // LibTorch refuses to norm nothing
+      const auto own = at::batch_norm_update_stats(x, {}, {}, 0);
+      mine.narrow(0, 0, 1).fill_(rows);
+      mine.narrow(0, 1, channels).copy_(std::get<0>(own));
+      mine.narrow(0, 1 + channels, channels).copy_(std::get<1>(own) * rows);
+    }
     std::vector<at::Tensor> values = {table};
     agreement.sum(values);
     const at::Tensor counts = values[0].narrow(1, 0, 1), means = values[0].narrow(1, 1, channels),

@@ -163,6 +163,10 @@ at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::
 
 at::Tensor causal_self_attention(const at::Tensor& x, const QkvWeights& weights, std::int64_t heads, double p,
                                  const Fused& fused) {
+  if (weights.b_k.defined() != weights.b_q.defined() || weights.b_v.defined() != weights.b_q.defined()) {
+    throw RecipeError({"some projections of a self-attention have a bias and some have none", "nn::causal_self_attention",
+                       "give all three a bias or none; a frozen bias of zeros stands for a missing one"});
+  }
   const at::Tensor input = for_product(x);
   const std::array sizes{x.size(0), x.size(1), heads, weights.w_q.size(0) / heads};
   const auto faster = [&] {

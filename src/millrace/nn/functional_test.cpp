@@ -118,6 +118,14 @@ TEST(Functional, SelfAttentionAgreesWithThePlainPathForEachFlag) {
   EXPECT_LT(difference(attend, in, apart, false), 2e-5);
 }
 
+TEST(Functional, ASelfAttentionWithSomeOfItsBiasesIsRefused) {
+  const at::Tensor w = at::ones({4, 4}), b = at::zeros({4}), x = at::ones({1, 2, 4});
+  for (const Fused& fused : {Fused(), kWithoutFusing}) {
+    EXPECT_THROW((void)causal_self_attention(x, {w, b, w, {}, w, b}, 2, 0.0, fused), RecipeError);
+    EXPECT_EQ(causal_self_attention(x, {w, {}, w, {}, w, {}}, 2, 0.0, fused).sizes(), x.sizes());
+  }
+}
+
 TEST(Functional, LinearUnderAutocastKeepsFp32Gradients) {
   at::manual_seed(4);
   const Inputs in{at::randn({5, 24}), at::randn({7, 24}), at::randn({7})};

@@ -1,6 +1,7 @@
 #include "millrace/nn/pca.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linalg_eigh.h>
 #include <ATen/ops/outer.h>
@@ -107,7 +108,8 @@ at::Tensor ForegroundPca::clean(const at::Tensor& x, const Fused& fused) const {
   const device::NoAutocast full(x.device().type());
   const device::Tf32 exact(false);
   const OnDevice& own = on(x);
-  if (!choose<kFusedProjection>(fused)) return kernels::remove_components_plain(x, own.mean, own.components);
+  const bool learns = at::GradMode::is_enabled() && x.requires_grad();  // the kernel has no gradient
+  if (!choose<kFusedProjection>(fused, !learns)) return kernels::remove_components_plain(x, own.mean, own.components);
   return kernels::remove_components(x, own.mean, own.components);
 }
 

@@ -98,6 +98,17 @@ TEST_F(Pca, NoiseKeepsItsShareAndCleaningTwiceIsOnce) {
   EXPECT_LE((centred.clean(once) - once).abs().max().item<double>(), 1e-6);
 }
 
+// The gradient of half the squared length of what remains is what remains, because the removal is a projection.
+TEST_F(Pca, CleaningPassesGradientsOn) {
+  const std::int64_t f = 16;
+  const ForegroundPca pca = fit(data(2, f, 40, 4, 1e-3, 0.0), 4);
+  const at::Tensor x = at::randn({2, f, 70}).requires_grad_();
+  const at::Tensor rest = pca.clean(x);
+  ASSERT_TRUE(rest.requires_grad());
+  (rest.square().sum() * 0.5).backward();
+  EXPECT_LE((x.grad() - rest.detach()).abs().max().item<double>(), 1e-4);
+}
+
 TEST_F(Pca, ComplexPixelsAreRealAndImaginaryRows) {
   const at::Tensor z = at::randn({2, 6, 10}, at::kComplexFloat);
   const at::Tensor pixels = as_pixels(z);

@@ -6,8 +6,11 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
 #include <vector>
 
+#include "millrace/base/error.h"
+#include "millrace/core/batch.h"
 #include "millrace/kernels/operation_span.h"
 #include "millrace/kernels/parallel.h"
 
@@ -58,6 +61,12 @@ at::Tensor on_host(const at::Tensor& images) {
 
 at::Tensor clip_pixels(const at::Tensor& images) {
   const at::NoGradGuard no_grad;
+  if (images.scalar_type() != at::kByte || images.dim() < 3 || images.size(-1) != static_cast<std::int64_t>(kPlanes)) {
+    throw DataError(
+        {"pictures for nn::clip_pixels are u8 [...,height,width,3], these are " + to_text(Tensors{{"images", images}}),
+         "nn::clip_pixels",
+         "bring them to that form in prepare(): narrow(-1, 0, 3) drops a fourth channel, expand() repeats a grey one"});
+  }
   if (images.is_cpu()) return on_host(images);
   // Made on the device, because a copy from the host would need a wait.
   const auto filled = [&](const std::array<float, kPlanes>& of) {

@@ -98,7 +98,7 @@ at::Tensor upsampled_conv3d(const at::Tensor& x, const at::Tensor& weight, const
   const at::Tensor narrow = x.to(type_for_convolution(x));
   const device::NoAutocast as_it_is(x.device().type());
   if (narrow.is_contiguous(at::MemoryFormat::ChannelsLast3d) && !narrow.is_contiguous()) count_taken<kChannelsLast>();
-  if (!choose<kPhasedUpsampling>(fused, kernels::transposes_upsampled(narrow)))
+  if (!choose<kPhasedUpsampling>(fused, bias.defined() && kernels::transposes_upsampled(narrow)))
     return kernels::upsampled_conv3d_plain(narrow, weight, bias);
   return kernels::upsampled_conv3d(narrow, weight, bias);
 }

@@ -154,6 +154,21 @@ TEST(Residual, OnACpuAConvolutionAddsItsBiasItself) {
   }
 }
 
+// LibTorch ends the program where a custom function gets an undefined tensor.
+TEST(Residual, AConvolutionMayHaveNoBias) {
+  const at::Tensor x = at::randn({1, 4, 3, 3, 3}), kernel = at::randn({2, 4, 3, 3, 3});
+  const at::Tensor none = at::Tensor(), zeros = at::randn({2}) * 0.0;
+  const at::Tensor weight = at::randn({4}), bias = at::randn({4});
+  for (const Fused& fused : kWays) {
+    const auto upsampled = [&](const at::Tensor& shift) { return upsampled_conv3d(x, kernel, shift, fused); };
+    EXPECT_LE(distance(upsampled(none), upsampled(zeros)), 1e-4);
+    const auto normed = [&](const at::Tensor& shift) {
+      return normed_conv3d(x, weight, bias, 2, 1e-6, true, kernel, shift, fused);
+    };
+    EXPECT_LE(distance(normed(none), normed(zeros)), 1e-4);
+  }
+}
+
 TEST(Residual, CountsWhichWayWasTaken) {
   const telemetry::Counter norms("fused_group_norm"), upsamplings("phased_upsampling"), products("voxel_products");
   const at::Tensor x = at::randn({1, 4, 2, 2, 2}), kernel = at::randn({4, 4, 3, 3, 3}), bias = at::randn({4});

@@ -125,7 +125,9 @@ std::vector<const Stored*> match(Names& wanted, const std::vector<Stored>& all) 
   std::vector<const Stored*> others;
   for (const Stored& tensor : all) {
     const auto found = wanted.find(tensor.name);
-    found == wanted.end() ? others.push_back(&tensor) : static_cast<void>(found->second.stored = &tensor);
+    // A second tensor of the same name, by `rename`, counts as unexpected.
+    const bool is_other = found == wanted.end() || found->second.stored != nullptr;
+    is_other ? others.push_back(&tensor) : static_cast<void>(found->second.stored = &tensor);
   }
   std::multimap<std::string, Wanted*> missing;
   for (auto& [name, want] : wanted) {

@@ -133,6 +133,12 @@ TEST(LoadWeights, BeginningsOfNamesAreReplacedTheLongestFirst) {
   EXPECT_TRUE(at::equal(net->norm->bias, at::full({2}, 3.0F)));
 }
 
+TEST(LoadWeights, TwoTensorsThatGetOneNameAreRefused) {
+  NamedTensors tensors = sound();
+  tensors["old.norm.weight"] = at::full({2}, 9.0);
+  EXPECT_THAT(refused(tensors, {.rename = {{"old.", ""}}}), HasSubstr("1 unexpected\n\"old.norm.weight\" [2] is not part"));
+}
+
 TEST(LoadWeights, OtherNumberFormatsBecomeTheModulesAndAreTold) {
   NamedTensors tensors = sound();
   tensors["first.weight"] = tensors["first.weight"].to(at::kHalf);

@@ -3,6 +3,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/isfinite.h>
 #include <ATen/ops/maximum.h>
 #include <ATen/ops/minimum.h>
 #include <ATen/ops/where.h>
@@ -30,8 +31,10 @@ at::Tensor SpikeRule::judge(const at::Tensor& values, const at::Tensor& bad) {
   const at::Tensor spread = at::maximum(window_.std(0, /*unbiased=*/false), mean.abs() * kLeastSpread);
   const at::Tensor limit = mean + spread * zscore_;
   const at::Tensor full = seen_.ge(static_cast<double>(kWindow));
-  const at::Tensor counts = bad.eq(0);
-  const at::Tensor spike = now.gt(limit).any().logical_and(full).logical_and(counts);
+  const at::Tensor sound = bad.eq(0);
+  const at::Tensor spike = now.gt(limit).any().logical_and(full).logical_and(sound);
+  // A number that is not finite would stay in the limit, and so in the window, for good.
+  const at::Tensor counts = sound.logical_and(at::isfinite(now).all());
   const at::Tensor entry = at::where(full, at::minimum(now, limit), now);
   const at::Tensor moved = at::cat({window_.narrow(0, 1, kWindow - 1), entry.unsqueeze(0)});
   window_.copy_(at::where(counts, moved, window_));

@@ -56,6 +56,19 @@ TEST(SpikeRule, AStepThatDoesNotCountLeavesItAlone) {
   EXPECT_EQ(rule.state().tensors.at("spike_seen").item<double>(), kWindow);
 }
 
+// A term's report may be infinite, or NaN, in a step whose gradients are finite.
+TEST(SpikeRule, ANumberThatIsNotFiniteDoesNotBlindIt) {
+  for (const double value : {std::numeric_limits<double>::quiet_NaN(), -std::numeric_limits<double>::infinity()}) {
+    SpikeRule rule = filled();
+    EXPECT_FALSE(judged(rule, at::tensor({2.0, value}, at::kDouble))) << value;
+    EXPECT_TRUE(judged(rule, at::tensor({2.0, 6.2}, at::kDouble))) << value;
+    EXPECT_FALSE(judged(rule, usual(0))) << value;
+  }
+  SpikeRule rule = filled();
+  EXPECT_TRUE(judged(rule, at::tensor({2.0, std::numeric_limits<double>::infinity()}, at::kDouble)));
+  EXPECT_TRUE(judged(rule, at::tensor({2.0, 6.2}, at::kDouble)));
+}
+
 TEST(SpikeRule, ALastingChangeOfLevelIsSoonUsual) {
   SpikeRule rule = filled();
   int spikes = 0;

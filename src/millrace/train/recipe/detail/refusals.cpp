@@ -21,7 +21,9 @@ struct Kind {
   const char* next;
 };
 constexpr std::array<Kind, 13> kKinds = {{
-    {"modified by an inplace operation", "write b = a + 1, not a.add_(1), where the backward pass needs the old a"},
+    {"modified by an inplace operation",
+     "write b = a + 1, not a.add_(1), where the backward pass needs the old a; give add_rms_norm, swiglu and rotary_attention a "
+     "clone(), because they may overwrite it"},
     {"from the 'CUDA' backend", kOtherDevice},
     {"to be on the same device", kOtherDevice},
     {"Torch not compiled with CUDA", kOtherDevice},

@@ -1,0 +1,26 @@
+#include "millrace/kernels/backward_rules.h"
+
+#include <ATen/core/grad_mode.h>
+
+#include <string>
+
+#include "millrace/base/error.h"
+
+namespace millrace::kernels {
+
+void changes_in_place(const at::Tensor& x) {
+  // All parts of a larger tensor share a version, and the other parts do not change. From a view whose version rose autograd
+  // makes new history, which would leave out the operation that made the view.
+  if (!x.is_view() && x.storage().nbytes() == x.nbytes()) x.unsafeGetTensorImpl()->bump_version();
+}
+
+void only_first_derivative(const char* operation) {
+  if (!at::GradMode::is_enabled()) return;  // autograd turns it on in a backward pass with create_graph only
+  throw RecipeError({"the gradient of " + std::string(operation) +
+                         " is to be differentiated again (create_graph), but fused operations have first derivatives only",
+                     "backward pass of " + std::string(operation),
+                     "pass nn::Fused::plain() to the functions of nn in this part of the model; ATen's operations, which then "
+                     "run, have all derivatives"});
+}
+
+}  // namespace millrace::kernels

@@ -1,0 +1,16 @@
+// Turns two silent faults of backward passes into errors.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace millrace::kernels {
+
+// Call this before a kernel overwrites x. Autograd then refuses a backward pass that kept x, instead of computing with other
+// numbers. Does nothing for a view or a part of a larger tensor.
+void changes_in_place(const at::Tensor& x);
+
+// Call this first in a backward pass whose gradients have no graph. RecipeError if they are to be differentiated again
+// (create_graph): the second derivatives would lack this operation's part. `operation` names it in the message.
+void only_first_derivative(const char* operation);
+
+}  // namespace millrace::kernels
