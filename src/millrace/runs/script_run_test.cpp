@@ -96,6 +96,17 @@ TEST_F(ScriptRun, TwoOfThemAreCompared) {
   EXPECT_EQ(comparison.config.front().key, "loader.num_workers");
 }
 
+TEST_F(ScriptRun, WhoeverWasKilledAfterAResumeIsNotDone) {
+  const auto run = made("a", 1, 0.05, few_);
+  std::ofstream log(run / "log.jsonl", std::ios::app);
+  log << Json{{"kind", "start"}, {"time", 0}, {"script", "train.py"}, {"recipe", "train.py"}, {"step", 40}}.dump() << "\n";
+  log << Json{{"kind", "step"}, {"time", 1}, {"step", 60}, {"loss", 0.25}}.dump() << "\n" << std::flush;
+  const RunRow row = row_of(runs::Run(run));
+  EXPECT_EQ(row.step, 60);
+  EXPECT_EQ(row.loss, 0.25);
+  EXPECT_EQ(row.state, "died");
+}
+
 TEST_F(ScriptRun, WithoutAnEndItDied) {
   const auto run = made("a", 1, 0.05, few_);
   std::filesystem::remove(run / "summary.json");
