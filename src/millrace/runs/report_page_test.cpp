@@ -160,6 +160,19 @@ TEST(ReportPage, StepsThatAResumedRunRepeatedAreDrawnOnce) {
   EXPECT_THAT(report_page({&run, 1}), HasSubstr("&quot;points&quot;:[[10,5],[15,3]]"));
 }
 
+TEST(ReportPage, TheHostsTimeIsNoLoss) {
+  RunStory run = long_story(0);
+  const Folder folder(run.folder);
+  run.processes = {{{{"kind", "start"}, {"step", 0}},
+                    {{"kind", "step"}, {"step", 10}, {"loss", 5}, {"host_ms", 7}, {"step_ms_p50", 9}},
+                    {{"kind", "step"}, {"step", 20}, {"loss", 4}, {"host_ms", 8}, {"step_ms_p50", 9}}}};
+  const std::string page = report_page({&run, 1});
+  const std::size_t host = page.find("<b>host&#39;s time of a step, ms</b>");
+  ASSERT_NE(host, std::string::npos);
+  EXPECT_GT(host, page.find("<b>time of a step, ms (median)</b>"));
+  EXPECT_THAT(page, Not(HasSubstr("<b>host_ms</b>")));
+}
+
 TEST(ReportPage, LoadsItselfAgainOnlyWhereAsked) {
   RunStory run = long_story(0);
   const Folder folder(run.folder);
@@ -173,6 +186,9 @@ TEST(ReportPage, SaysWhatHadTheTime) {
   EXPECT_THAT(report_page({&run, 1}), HasSubstr("Most of its time went into <b>backward</b>."));
   run.accounts.insert(run.accounts.begin(), {"others", 600});
   EXPECT_THAT(report_page({&run, 1}), HasSubstr("Other programs took the largest part of its time."));
+  run.accounts = {{"forward", 300}, {"startup", 290}, {"backward", 250}, {"data_wait", 200}};
+  EXPECT_THAT(report_page({&run, 1}), HasSubstr("The largest part of its time went into <b>forward</b>."))
+      << "40 % is not most of it";
 }
 
 TEST(ReportPage, NeedsNoNetwork) {

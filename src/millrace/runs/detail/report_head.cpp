@@ -153,6 +153,18 @@ std::string remedy_html(const Json& finding) {
   return "<code>--" + escaped(key) + "=" + escaped(text_at(finding, {"value"})) + "</code>";
 }
 
+// The account of the loop that took most time.
+std::string busiest_html(const RunStory& run) {
+  const auto is_of_loop = [](const auto& account) { return account.first != "startup" && account.first != "trials"; };
+  const auto busiest = std::ranges::find_if(run.accounts, is_of_loop);
+  if (busiest == run.accounts.end()) return "";
+  if (busiest->first == "others") return " Other programs took the largest part of its time.";
+  double loop = 0;
+  for (const auto& account : run.accounts) loop += is_of_loop(account) ? account.second : 0;
+  return (busiest->second > loop / 2 ? " Most" : " The largest part") + std::string(" of its time went into <b>") +
+         escaped(busiest->first) + "</b>.";
+}
+
 std::string verdict(const RunStory& run, const std::string& run_name) {
   const bool found = run.findings.is_array() && !run.findings.empty();
   std::string state = run.state.text;
@@ -162,12 +174,7 @@ std::string verdict(const RunStory& run, const std::string& run_name) {
   std::string html =
       std::string("<div class=\"verdict") + (found || run.state.is_death ? " mend" : "") + "\"><p>" + name + escaped(state) + ".";
   if (run.state.is_death && run.saved_step) html += " The newest snapshot is of step " + with_commas(*run.saved_step) + ".";
-  const auto busiest = std::ranges::find_if(
-      run.accounts, [](const auto& account) { return account.first != "startup" && account.first != "trials"; });
-  if (busiest != run.accounts.end()) {
-    html += busiest->first == "others" ? " Other programs took the largest part of its time."
-                                       : " Most of its time went into <b>" + escaped(busiest->first) + "</b>.";
-  }
+  html += busiest_html(run);
   if (run.findings.is_array() && !found) html += " Nothing was found that slows the run down.";
   html += "</p>";
   if (found) html += "<ol>";
