@@ -120,6 +120,18 @@ TEST(ReportPage, BeginsWithTheMetricThatJudgesAndSaysBestOfTheBest) {
   EXPECT_THAT(page, HasSubstr("the broken line the step of the best macro_f1"));
 }
 
+TEST(ReportPage, SaysWhatIsNotANumber) {
+  const Folder folder(own_folder("nan"));
+  RunStory run = classifier(folder.path, 0.001);
+  run.processes.front().push_back({{"kind", "validation"}, {"step", 4}, {"val_loss", "inf"}, {"macro_f1", "nan"}});
+  run.summary = {{"loss", {{"first", 3}, {"last", "nan"}}}};
+  const std::string page = report_page({&run, 1});
+  EXPECT_THAT(page, HasSubstr("<span>macro_f1, best</span><i>at step 2; the last is not a number</i>"));
+  EXPECT_THAT(page, HasSubstr("<b>nan</b><span>loss, last</span>"));
+  run.processes = {{{{"kind", "start"}, {"step", 0}}, {{"kind", "validation"}, {"step", 4}, {"val_loss", "nan"}}}};
+  EXPECT_THAT(report_page({&run, 1}), HasSubstr("<b>not a number</b><span>val_loss, last</span>"));
+}
+
 TEST(ReportPage, HasThePicturesOfEachStep) {
   const Folder folder(own_folder("pictures"));
   const RunStory run = classifier(folder.path, 0.001);

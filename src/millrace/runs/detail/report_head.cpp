@@ -36,10 +36,13 @@ void add_metrics(std::vector<Tile>& tiles, const Validations& validations, std::
       Tile tile{.name = metric.name + ", best", .value = text(metric.best->value), .note = at_step(metric.best->step)};
       if (metric.at_best && metric.best->step != validations.best->step)
         tile.note += "; " + text(*metric.at_best) + " at the best step";
+      if (!metric.last) tile.note += "; the last is not a number";
       tiles.push_back(std::move(tile));
       if (is_judged) tiles.push_back({"at step", with_commas(static_cast<std::int64_t>(metric.best->step))});
     } else if (metric.at_best) {
       tiles.push_back({metric.name + ", at the best step", text(*metric.at_best)});
+    } else if (!metric.last) {
+      tiles.push_back({metric.name + ", last", "not a number"});
     }
   }
 }
@@ -53,6 +56,7 @@ std::vector<Tile> tiles_of(const RunStory& run, const Validations& validations) 
   };
   const Json& summary = run.summary;
   add("loss, last", number_at(summary, {"loss", "last"}), [](double v) { return figure(v); });
+  if (const std::string text = text_at(summary, {"loss", "last"}); !text.empty()) tiles.push_back({"loss, last", text});
   tiles.push_back({"steps", with_commas(run.state.step)});
   add("step, median", number_at(summary, {"step_ms", "p50"}), [](double v) { return significant(v, 3) + " ms"; });
   add("samples a second", number_at(summary, {"samples_per_s"}), [](double v) { return human_rate(v); });
