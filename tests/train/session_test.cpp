@@ -281,5 +281,16 @@ TEST(Session, ADamagedSnapshotIsPassedOverAndTheOneBeforeIsUsed) {
   EXPECT_EQ(damaged.summary["state_sha256"], whole.summary["state_sha256"]);
 }
 
+TEST(Session, ARunWhoseSnapshotsCannotBeUsedSaysThatItBeginsAgain) {
+  const toys::TemporaryFolder folder;
+  const Json config = {{"train.max_steps", 6}};
+  (void)toys::run(toys::grouped_regression(), folder.path(), config);
+  for (const snapshot::Found& found : snapshot::list(Fs::real(), folder.path()))
+    std::ofstream(found.path / "manifest.json") << "x\n";
+  testing::internal::CaptureStderr();
+  (void)toys::run(toys::grouped_regression(), folder.path(), config);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("can be used, so the run begins again at step 0"));
+}
+
 }  // namespace
 }  // namespace millrace
