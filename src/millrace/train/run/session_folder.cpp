@@ -167,7 +167,8 @@ void Session::begin_folder() {
   if (request_.folder_begun) request_.folder_begun(folder_->path());
   if (!events_) return;
   static_cast<void>(folder_->own(events_->file_name()));
-  if (resumed_) events_->goes_on_at(trainer_->step() + 1);
+  // A process that was killed before its first snapshot has left events, too, and all of its steps are made again.
+  events_->goes_on_at(resumed_ ? trainer_->step() + 1 : 0);
 }
 
 // Sends the snapshot to all ranks, because only rank 0 has the folder.
