@@ -281,5 +281,27 @@ TEST(Session, ADamagedSnapshotIsPassedOverAndTheOneBeforeIsUsed) {
   EXPECT_EQ(damaged.summary["state_sha256"], whole.summary["state_sha256"]);
 }
 
+// TensorBoard drops the events of an earlier process, which may have been killed before its first snapshot, at a session's start.
+TEST(Session, TheEventsOfANewRunBeginASession) {
+  const toys::TemporaryFolder folder;
+  (void)toys::run(toys::grouped_regression(), folder.path(), {{"train.max_steps", 2}, {"log.tensorboard", true}});
+  std::string events;
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
+    if (entry.path().filename().string().starts_with("events.out.tfevents.")) events += Fs::real().read_file(entry.path());
+  }
+  EXPECT_THAT(events, HasSubstr("\x3a\x02\x08\x01")) << "field 7 of an event: a session log with the status START";
+}
+
+TEST(Session, ARunWhoseSnapshotsCannotBeUsedSaysThatItBeginsAgain) {
+  const toys::TemporaryFolder folder;
+  const Json config = {{"train.max_steps", 6}};
+  (void)toys::run(toys::grouped_regression(), folder.path(), config);
+  for (const snapshot::Found& found : snapshot::list(Fs::real(), folder.path()))
+    std::ofstream(found.path / "manifest.json") << "x\n";
+  testing::internal::CaptureStderr();
+  (void)toys::run(toys::grouped_regression(), folder.path(), config);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("can be used, so the run begins again at step 0"));
+}
+
 }  // namespace
 }  // namespace millrace

@@ -9,6 +9,7 @@
 
 #include "millrace/base/foreign_json.h"
 #include "millrace/base/format.h"
+#include "millrace/system/process.h"
 
 namespace millrace::doctor {
 namespace {
@@ -174,6 +175,18 @@ bool cause_from_log(const std::vector<Json>& lines, const std::string& died, Cau
   return true;
 }
 
+// The machine on which the process ran, if this is another one: its boot and its counters are not those of this machine. "" for
+// this machine, or if the log does not name it.
+std::string other_machine(const Json* start) {
+  const std::string host = start == nullptr ? "" : text_at(*start, {"system", "host"});
+  return host == host_name() ? "" : host;
+}
+
+// True if a count of the processes that the kernel killed for lack of memory is known for both moments.
+bool counts_kills(const SystemMark& then, const SystemMark& now) {
+  return (then.machine_kills && now.machine_kills) || (then.group_kills && now.group_kills && then.group_limit);
+}
+
 // Sets `cause` and returns true if the system's counters show the cause. `then`: the counters when the process began.
 bool cause_from_system(const std::vector<Json>& lines, const SystemMark& then, const SystemMark& now, const std::string& died,
                        Cause& cause) {
@@ -204,7 +217,7 @@ bool cause_from_system(const std::vector<Json>& lines, const SystemMark& then, c
 }  // namespace
 
 Json SystemMark::to_json() const {
-  Json json = {{"boot", boot}, {"group", group}};
+  Json json = {{"boot", boot}, {"group", group}, {"host", host_name()}};
   if (group_kills) json["group_kills"] = *group_kills;
   if (machine_kills) json["machine_kills"] = *machine_kills;
   if (group_limit) json["group_limit"] = *group_limit;
@@ -260,7 +273,10 @@ Cause cause_of(const std::vector<Json>& lines, bool alive, const SystemMark& now
                                             : " before its first log line";
   const std::string died = "died" + at;
   const SystemMark then = start == nullptr || !start->contains("system") ? SystemMark{} : SystemMark::of((*start)["system"]);
-  if (cause_from_log(lines, died, cause) || cause_from_system(lines, then, now, died, cause)) return cause;
+  if (cause_from_log(lines, died, cause)) return cause;
+  // A new container has another name, but the boot and the counters of its machine.
+  const std::string elsewhere = then.boot == now.boot ? "" : other_machine(start);
+  if (elsewhere.empty() && cause_from_system(lines, then, now, died, cause)) return cause;
   if (!launcher.empty()) {
     cause.id = "killed";
     cause.text = died + ": the launcher ended all ranks, because " + launcher + memory_text(lines);
@@ -276,8 +292,15 @@ Cause cause_of(const std::vector<Json>& lines, bool alive, const SystemMark& now
     cause.text = "ended" + at + " without a message, and its log does not contain the reason";
     return cause;
   }
+  if (!elsewhere.empty()) {
+    cause.id = "unknown";
+    cause.text = died + " without a message, on machine " + elsewhere + ": only that machine knows whether memory ran out, " +
+                 "somebody killed it or the machine restarted; ask millrace doctor there" + memory_text(lines);
+    return cause;
+  }
   cause.id = "killed";
-  cause.text = died + ": somebody killed it (SIGKILL: kill -9, or a time limit of the batch system); memory had not run out" +
+  cause.text = died + ": somebody killed it (SIGKILL: kill -9, or a time limit of the batch system)" +
+               (counts_kills(then, now) ? "; memory had not run out" : ", or memory ran out, which this system does not count") +
                memory_text(lines);
   return cause;
 }

@@ -134,6 +134,29 @@ TEST(Cause, ARunThatGoesOnSaysWhereItIs) {
             "still running, step 1,200");
 }
 
+TEST(Cause, AnotherMachineDoesNotCountAsARestart) {
+  SystemMark now = mark();
+  now.boot = "b2";
+  std::vector<Json> lines = begun();
+  lines.front()["system"]["host"] = "node7.cluster";
+  expect_cause(lines, now, "unknown", "died after step 1,200 without a message, on machine node7.cluster: only that machine");
+  EXPECT_THAT(cause_of(lines, false, now).text, testing::Not(HasSubstr("restarted since")));
+  now.machine_kills = 60;
+  expect_cause(lines, now, "unknown", "when last checked, the process held 1.9 GB");
+  now.boot = mark().boot;  // the same machine under another name, as in a new container
+  expect_cause(lines, now, "out_of_memory", "probably killed by the kernel, out of memory");
+}
+
+TEST(Cause, MemoryIsNotRuledOutWithoutACount) {
+  std::vector<Json> lines = begun();
+  for (const char* count : {"group_kills", "machine_kills"}) lines.front()["system"].erase(std::string(count));
+  SystemMark now = mark();
+  now.group_kills.reset();
+  now.machine_kills.reset();
+  expect_cause(lines, now, "killed", "or memory ran out, which this system does not count");
+  EXPECT_THAT(cause_of(begun(), false, mark()).text, HasSubstr("memory had not run out"));
+}
+
 TEST(Cause, AnOlderLogIsNoReasonToGuess) {
   const std::vector<Json> lines = {{{"kind", "start"}}, {{"kind", "step"}, {"step", 1200}}};
   expect_cause(lines, mark(), "unknown", "without a message");

@@ -28,7 +28,7 @@ if(controls&&figures.length){
 }
 
 const pictures=[...document.querySelectorAll('figure.picture')];
-const pictureSteps=[...new Set(pictures.flatMap(f=>[...f.querySelectorAll('img')].map(i=>+i.dataset.step)))].sort((a,b)=>a-b);
+const pictureSteps=[...new Set(pictures.flatMap(f=>[...f.querySelectorAll('img')].map(i=>+i.dataset.step)))].filter(s=>s>=0).sort((a,b)=>a-b);
 // Of each picture the newest one until the chosen step, or its first.
 const showPictures=()=>{
  const step=state.step===null?Infinity:state.step;

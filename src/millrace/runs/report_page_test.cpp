@@ -120,6 +120,18 @@ TEST(ReportPage, BeginsWithTheMetricThatJudgesAndSaysBestOfTheBest) {
   EXPECT_THAT(page, HasSubstr("the broken line the step of the best macro_f1"));
 }
 
+TEST(ReportPage, SaysWhatIsNotANumber) {
+  const Folder folder(own_folder("nan"));
+  RunStory run = classifier(folder.path, 0.001);
+  run.processes.front().push_back({{"kind", "validation"}, {"step", 4}, {"val_loss", "inf"}, {"macro_f1", "nan"}});
+  run.summary = {{"loss", {{"first", 3}, {"last", "nan"}}}};
+  const std::string page = report_page({&run, 1});
+  EXPECT_THAT(page, HasSubstr("<span>macro_f1, best</span><i>at step 2; the last is not a number</i>"));
+  EXPECT_THAT(page, HasSubstr("<b>nan</b><span>loss, last</span>"));
+  run.processes = {{{{"kind", "start"}, {"step", 0}}, {{"kind", "validation"}, {"step", 4}, {"val_loss", "nan"}}}};
+  EXPECT_THAT(report_page({&run, 1}), HasSubstr("<b>not a number</b><span>val_loss, last</span>"));
+}
+
 TEST(ReportPage, HasThePicturesOfEachStep) {
   const Folder folder(own_folder("pictures"));
   const RunStory run = classifier(folder.path, 0.001);
@@ -160,6 +172,19 @@ TEST(ReportPage, StepsThatAResumedRunRepeatedAreDrawnOnce) {
   EXPECT_THAT(report_page({&run, 1}), HasSubstr("&quot;points&quot;:[[10,5],[15,3]]"));
 }
 
+TEST(ReportPage, TheHostsTimeIsNoLoss) {
+  RunStory run = long_story(0);
+  const Folder folder(run.folder);
+  run.processes = {{{{"kind", "start"}, {"step", 0}},
+                    {{"kind", "step"}, {"step", 10}, {"loss", 5}, {"host_ms", 7}, {"step_ms_p50", 9}},
+                    {{"kind", "step"}, {"step", 20}, {"loss", 4}, {"host_ms", 8}, {"step_ms_p50", 9}}}};
+  const std::string page = report_page({&run, 1});
+  const std::size_t host = page.find("<b>host&#39;s time of a step, ms</b>");
+  ASSERT_NE(host, std::string::npos);
+  EXPECT_GT(host, page.find("<b>time of a step, ms (median)</b>"));
+  EXPECT_THAT(page, Not(HasSubstr("<b>host_ms</b>")));
+}
+
 TEST(ReportPage, LoadsItselfAgainOnlyWhereAsked) {
   RunStory run = long_story(0);
   const Folder folder(run.folder);
@@ -173,6 +198,9 @@ TEST(ReportPage, SaysWhatHadTheTime) {
   EXPECT_THAT(report_page({&run, 1}), HasSubstr("Most of its time went into <b>backward</b>."));
   run.accounts.insert(run.accounts.begin(), {"others", 600});
   EXPECT_THAT(report_page({&run, 1}), HasSubstr("Other programs took the largest part of its time."));
+  run.accounts = {{"forward", 300}, {"startup", 290}, {"backward", 250}, {"data_wait", 200}};
+  EXPECT_THAT(report_page({&run, 1}), HasSubstr("The largest part of its time went into <b>forward</b>."))
+      << "40 % is not most of it";
 }
 
 TEST(ReportPage, NeedsNoNetwork) {

@@ -119,9 +119,14 @@ void add_rate(const Json& json, RunRow& row) {
   }
 }
 
+// False if the run was resumed after that summary, and logged steps since.
+bool is_of_last_step(const Json& summary, const Run::LastLines& last) {
+  return summary.is_object() && count_at(summary, {"steps"}) >= count_at(last.step, {"step"});
+}
+
 // Adds speed and findings. They come from the summary, or from the log if the run was resumed after that summary.
 void add_doctor(const Json& summary, const Run::LastLines& last, RunRow& row) {
-  const bool is_over = summary.is_object() && count_at(summary, {"steps"}) >= count_at(last.step, {"step"});
+  const bool is_over = is_of_last_step(summary, last);
   row.step_ms = is_over ? number_at(summary, {"step_ms", "p50"}) : number_at(last.step, {"step_ms_p50"});
   add_rate(is_over ? summary : last.step, row);
   const Json& found = is_over ? summary : last.findings;
@@ -163,7 +168,8 @@ RunRow row_of(const Run& run) {
   row.recipe = run.recipe();
   row.recipe = row.recipe.empty() ? row.folder.parent_path().filename().string() : row.recipe;
   row.step = std::max(count_at(summary, {"steps"}), count_at(last.step, {"step"}));
-  row.loss = number_at(summary, {"loss", "last"});
+  const bool is_over = is_of_last_step(summary, last);
+  if (is_over) row.loss = number_at(summary, {"loss", "last"});
   row.loss = row.loss ? row.loss : number_at(last.step, {"loss"});
   row.metrics = metrics_of(summary);
   add_doctor(summary, last, row);
@@ -171,10 +177,9 @@ RunRow row_of(const Run& run) {
   row.when = run.written();
   try {
     const std::int64_t newest = run.newest_snapshot().value_or(0);
+    const Json ending = is_over || last.has_end ? summary : Json();  // a process that was killed leaves an older one's summary
     row.step = std::max(row.step, newest);
-    row.state = run.is_running()  ? "running"
-                : run.is_script() ? script_state(summary)
-                                  : state_text(summary, newest, last.has_end);
+    row.state = run.is_running() ? "running" : run.is_script() ? script_state(ending) : state_text(ending, newest, last.has_end);
     if (const std::string closed = closed_file(row.folder); !closed.empty() && row.state != "running")
       row.state = "unreadable: " + closed + ": Permission denied";
   } catch (const SnapshotError& error) {

@@ -72,6 +72,11 @@ Json usable(const Json& findings) {
   return some;
 }
 
+// False for the summary of an earlier process: the disk may have been full when this one ended, but for its log's last line.
+bool may_be_of(const Json& summary, const Json& end) {
+  return !number_at(summary, {"steps"}) || count_at(summary, {"steps"}) >= count_at(end, {"step"});
+}
+
 Json findings_of(const RunStory& story) {
   if (story.summary.is_object() && story.summary.contains("findings")) return usable(story.summary["findings"]);
   Json latest;
@@ -106,8 +111,8 @@ RunStory story_of(const Run& run) {
   } else {
     const auto& lines = story.processes.back();
     story.preset = text_at(lines.front(), {"preset"});
-    const bool ended = std::ranges::any_of(lines, [](const Json& line) { return text_at(line, {"kind"}) == "end"; });
-    if (ended && run.summary().is_object()) story.summary = run.summary();
+    const auto end = std::ranges::find_if(lines, [](const Json& line) { return text_at(line, {"kind"}) == "end"; });
+    if (end != lines.end() && run.summary().is_object() && may_be_of(run.summary(), *end)) story.summary = run.summary();
   }
   story.saved_step = run.newest_snapshot();
   story.accounts = accounts_of(story);

@@ -96,6 +96,31 @@ TEST_F(ScriptRun, TwoOfThemAreCompared) {
   EXPECT_EQ(comparison.config.front().key, "loader.num_workers");
 }
 
+TEST_F(ScriptRun, WhoeverWasKilledAfterAResumeIsNotDone) {
+  const auto run = made("a", 1, 0.05, few_);
+  std::ofstream log(run / "log.jsonl", std::ios::app);
+  log << Json{{"kind", "start"}, {"time", 0}, {"script", "train.py"}, {"recipe", "train.py"}, {"step", 40}}.dump() << "\n";
+  log << Json{{"kind", "step"}, {"time", 1}, {"step", 60}, {"loss", 0.25}}.dump() << "\n" << std::flush;
+  const RunRow row = row_of(runs::Run(run));
+  EXPECT_EQ(row.step, 60);
+  EXPECT_EQ(row.loss, 0.25);
+  EXPECT_EQ(row.state, "died");
+}
+
+TEST_F(ScriptRun, AnOlderSummaryIsNotThatOfTheLastProcess) {
+  const auto run = made("a", 1, 0.05, few_);
+  EXPECT_FALSE(read_story(run).summary.is_null());
+  std::ofstream log(run / "log.jsonl", std::ios::app);
+  log << Json{{"kind", "start"}, {"time", 0}, {"script", "train.py"}, {"recipe", "train.py"}, {"step", 40}}.dump() << "\n";
+  log << Json{{"kind", "step"}, {"time", 1}, {"step", 60}, {"loss", 0.25}, {"accounts", {{"backward", 1}}}}.dump() << "\n";
+  log << Json{{"kind", "end"}, {"time", 1}, {"step", 60}, {"exit_reason", "end"}}.dump() << "\n" << std::flush;
+  const RunStory story = read_story(run);
+  EXPECT_TRUE(story.summary.is_null()) << "the disk was full, so that the summary of step 40 is still there";
+  ASSERT_EQ(story.accounts.size(), 1U);
+  EXPECT_EQ(story.accounts.front().first, "backward");
+  EXPECT_TRUE(story.findings.empty());
+}
+
 TEST_F(ScriptRun, WithoutAnEndItDied) {
   const auto run = made("a", 1, 0.05, few_);
   std::filesystem::remove(run / "summary.json");

@@ -134,7 +134,8 @@ std::filesystem::path detail::write_image(Fs& fs, const std::filesystem::path& r
     const bool is_first = !fs.exists(snapshots);
     fs.create_directories(snapshots);
     if (is_first) fs.sync_directory(run);
-    if (const std::uint64_t free = fs.free_bytes(snapshots); free < needed) {
+    // A file system that does not know its size, as some mounted by FUSE, reports 0 too: there only the write shows what fits.
+    if (const std::uint64_t free = fs.free_bytes(snapshots); free > 0 && free < needed) {
       throw SnapshotError({"it needs " + with_commas(static_cast<std::int64_t>(needed)) + " bytes, " +
                                with_commas(static_cast<std::int64_t>(free)) + " are free",
                            "", "free space there, or lower snapshot.keep_last"});

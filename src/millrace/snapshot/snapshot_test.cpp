@@ -357,6 +357,18 @@ TEST_F(SnapshotTest, TooLittleSpaceIsSaidBeforeWriting) {
   EXPECT_THAT(names(), ElementsAre());
 }
 
+class WithoutASize : public FaultFs {
+ public:
+  using FaultFs::FaultFs;
+  std::uint64_t free_bytes(const stdfs::path&) override { return 0; }
+};
+
+TEST_F(SnapshotTest, AFileSystemThatDoesNotKnowItsSizeTakesSnapshots) {
+  WithoutASize fs(Fs::real());
+  save(fs, run_, small(1));
+  expect_equal(small(1), *newest());
+}
+
 TEST_F(SnapshotTest, AFileOfTensorsThatFailsLeavesNothing) {
   for (const char* name : {"a.safetensors", "a.pt"}) {
     FaultFs counting(Fs::real());

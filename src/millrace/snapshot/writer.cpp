@@ -1,5 +1,6 @@
 #include "millrace/snapshot/writer.h"
 
+#include <algorithm>
 #include <condition_variable>
 #include <functional>
 #include <mutex>
@@ -8,6 +9,7 @@
 
 #include "millrace/base/clock.h"
 #include "millrace/snapshot/detail/image.h"
+#include "millrace/snapshot/snapshot.h"
 #include "millrace/system/signals.h"
 #include "millrace/telemetry/spans.h"
 
@@ -50,9 +52,25 @@ struct Writer::Impl {
     });
     if (!work.saved.error) {
       keeper.wrote(work.saved.path);
+      keep_earlier_best(work.retention);
       keeper.retain(work.retention, [&](const std::string& text) { work.saved.warnings.push_back(text); });
     }
     work.saved.write_ms = milliseconds_since(begin);
+  }
+
+  // If the save of a best step failed, the best steps before it stay until all best steps have their snapshots again.
+  void keep_earlier_best(Keeper::Retention& retention) {
+    bool all_saved = false;
+    try {
+      const std::vector<Found> saved = list(fs, run);
+      all_saved = std::ranges::all_of(
+          retention.keep_steps, [&](std::int64_t step) { return std::ranges::find(saved, step, &Found::step) != saved.end(); });
+    } catch (const SnapshotError&) {  // the folder can't be read, so it is not known which snapshots it has
+    }
+    if (all_saved)
+      best_steps = retention.keep_steps;
+    else
+      retention.keep_steps.insert(retention.keep_steps.end(), best_steps.begin(), best_steps.end());
   }
 
   void make(const detail::Room& room) noexcept {
@@ -79,9 +97,10 @@ struct Writer::Impl {
 
   Fs& fs;
   const std::filesystem::path run;
-  Keeper keeper;              // used only by the writing thread
-  detail::HostMemory memory;  // used by the writing thread while a job exists, otherwise by the caller
-  std::thread thread;         // not joinable if the caller's thread saves
+  Keeper keeper;                         // used only by the writing thread
+  std::vector<std::int64_t> best_steps;  // the last best steps that all had snapshots; used only by the writing thread
+  detail::HostMemory memory;             // used by the writing thread while a job exists, otherwise by the caller
+  std::thread thread;                    // not joinable if the caller's thread saves
 
   std::mutex mutex;  // guards the members below
   std::condition_variable changed;

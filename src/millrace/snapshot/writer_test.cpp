@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <condition_variable>
 #include <mutex>
 
@@ -48,6 +49,19 @@ class Gate final : public FaultFs {
   std::condition_variable changed_;
   bool open_ = false;
   int waiting_ = 0;
+};
+
+// A file system that is full while the snapshot of one step is saved.
+class FullAt final : public FaultFs {
+ public:
+  explicit FullAt(std::int64_t step) : FaultFs(Fs::real()), step_("step-0000000" + std::to_string(step)) {}
+  std::unique_ptr<WritableFile> create(const stdfs::path& path) override {
+    if (path.string().find(step_) != std::string::npos) throw FsError("open", path, ENOSPC);
+    return FaultFs::create(path);
+  }
+
+ private:
+  std::string step_;
 };
 
 class WriterTest : public testing::Test {
@@ -162,6 +176,29 @@ TEST_F(WriterTest, WhatCannotBeStoredIsToldToo) {
     writer.wait();
     EXPECT_THAT(writer.take()->error->message().what,
                 HasSubstr("tensor \"weight\" of model.safetensors can't be stored: it is not dense"));
+  }
+}
+
+TEST_F(WriterTest, ABestOneThatCouldNotBeSavedDoesNotCostTheOneBeforeIt) {
+  for (const bool in_background : {false, true}) {
+    Training training;
+    FullAt fs(3);
+    Writer writer(fs, root_ / "a", in_background);
+    const auto saved_with_best = [&](std::int64_t best) {
+      training.go_on();
+      writer.begin(training.content(), {.keep_last = 1, .keep_steps = {best}});
+      writer.wait();
+      std::vector<std::int64_t> steps;
+      for (const Found& found : list(Fs::real(), root_ / "a")) steps.push_back(found.step);
+      return steps;
+    };
+    saved_with_best(1);
+    EXPECT_THAT(saved_with_best(1), ElementsAre(1, 2));
+    EXPECT_THAT(saved_with_best(3), ElementsAre(1, 2)) << "the disk is full";
+    EXPECT_TRUE(writer.take()->error.has_value());
+    EXPECT_THAT(saved_with_best(3), ElementsAre(1, 4)) << "step 3 is the best, but only step 1 is there";
+    EXPECT_THAT(saved_with_best(5), ElementsAre(5));
+    stdfs::remove_all(root_ / "a" / "snapshots");
   }
 }
 

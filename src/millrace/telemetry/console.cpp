@@ -1,5 +1,6 @@
 #include "millrace/telemetry/console.h"
 
+#include <poll.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -30,6 +31,11 @@ bool write_all(int descriptor, std::string_view text) noexcept {
   while (!text.empty()) {
     const ssize_t written = ::write(descriptor, text.data(), text.size());
     if (written < 0 && errno == EINTR) continue;
+    if (written < 0 && errno == EAGAIN) {  // another program that has the same terminal may have set O_NONBLOCK
+      pollfd ready{.fd = descriptor, .events = POLLOUT, .revents = 0};
+      if (::poll(&ready, 1, -1) < 0 && errno != EINTR) return false;
+      continue;
+    }
     if (written <= 0) return false;
     text.remove_prefix(static_cast<std::size_t>(written));
   }

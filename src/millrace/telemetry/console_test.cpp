@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <pty.h>
 #include <sys/ioctl.h>
@@ -6,6 +7,7 @@
 #include <array>
 #include <cstdlib>
 #include <string>
+#include <thread>
 
 #include "millrace/telemetry/run_log.h"
 
@@ -100,6 +102,26 @@ TEST(Console, KnowsThatLinesWereLost) {
   ::close(ends[1]);
   console.line("lost");
   EXPECT_TRUE(console.has_failed());
+  ::close(ends[0]);
+}
+
+TEST(Console, AnOutputThatDoesNotBlockLosesNothing) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe(ends.data()), 0);
+  ASSERT_EQ(::fcntl(ends[1], F_SETFL, O_WRONLY | O_NONBLOCK), 0);
+  std::string seen;
+  std::thread reader([&] {
+    std::array<char, 4096> buffer{};
+    for (ssize_t got = 0; (got = ::read(ends[0], buffer.data(), buffer.size())) > 0;)
+      seen.append(buffer.data(), static_cast<std::size_t>(got));
+  });
+  const std::string text(4 << 20, 'x');  // more than a pipe holds
+  Console console(Console::Mode::plain, ends[1]);
+  console.line(text);
+  EXPECT_FALSE(console.has_failed());
+  ::close(ends[1]);
+  reader.join();
+  EXPECT_EQ(seen.size(), text.size() + 1);
   ::close(ends[0]);
 }
 

@@ -19,15 +19,16 @@ constexpr std::array<std::string_view, 9> kNoCurve = {"step", "epoch",       "sa
 struct Known {
   std::string_view key, title;
 };
-constexpr std::array<Known, 9> kKnown = {{{"lr", "learning rate"},
-                                          {"grad_norm", "norm of the gradients"},
-                                          {"spikes", "steps left out as spikes"},
-                                          {"loss_scale", "loss scale"},
-                                          {"step_ms_p50", "time of a step, ms (median)"},
-                                          {"step_ms_p95", "time of a step, ms (95 of 100)"},
-                                          {"cache_hit_rate", "samples from the cache"},
-                                          {"data_wait", "share of waiting for data"},
-                                          {"others", "share of other programs"}}};
+constexpr std::array<Known, 10> kKnown = {{{"lr", "learning rate"},
+                                           {"grad_norm", "norm of the gradients"},
+                                           {"spikes", "steps left out as spikes"},
+                                           {"loss_scale", "loss scale"},
+                                           {"step_ms_p50", "time of a step, ms (median)"},
+                                           {"step_ms_p95", "time of a step, ms (95 of 100)"},
+                                           {"cache_hit_rate", "samples from the cache"},
+                                           {"data_wait", "share of waiting for data"},
+                                           {"others", "share of other programs"},
+                                           {"host_ms", "host's time of a step, ms"}}};
 
 enum class Rank : std::uint8_t { judged, loss, metric, machine, quiet };
 

@@ -36,10 +36,13 @@ void add_metrics(std::vector<Tile>& tiles, const Validations& validations, std::
       Tile tile{.name = metric.name + ", best", .value = text(metric.best->value), .note = at_step(metric.best->step)};
       if (metric.at_best && metric.best->step != validations.best->step)
         tile.note += "; " + text(*metric.at_best) + " at the best step";
+      if (!metric.last) tile.note += "; the last is not a number";
       tiles.push_back(std::move(tile));
       if (is_judged) tiles.push_back({"at step", with_commas(static_cast<std::int64_t>(metric.best->step))});
     } else if (metric.at_best) {
       tiles.push_back({metric.name + ", at the best step", text(*metric.at_best)});
+    } else if (!metric.last) {
+      tiles.push_back({metric.name + ", last", "not a number"});
     }
   }
 }
@@ -53,6 +56,7 @@ std::vector<Tile> tiles_of(const RunStory& run, const Validations& validations) 
   };
   const Json& summary = run.summary;
   add("loss, last", number_at(summary, {"loss", "last"}), [](double v) { return figure(v); });
+  if (const std::string text = text_at(summary, {"loss", "last"}); !text.empty()) tiles.push_back({"loss, last", text});
   tiles.push_back({"steps", with_commas(run.state.step)});
   add("step, median", number_at(summary, {"step_ms", "p50"}), [](double v) { return significant(v, 3) + " ms"; });
   add("samples a second", number_at(summary, {"samples_per_s"}), [](double v) { return human_rate(v); });
@@ -153,6 +157,18 @@ std::string remedy_html(const Json& finding) {
   return "<code>--" + escaped(key) + "=" + escaped(text_at(finding, {"value"})) + "</code>";
 }
 
+// The account of the loop that took most time.
+std::string busiest_html(const RunStory& run) {
+  const auto is_of_loop = [](const auto& account) { return account.first != "startup" && account.first != "trials"; };
+  const auto busiest = std::ranges::find_if(run.accounts, is_of_loop);
+  if (busiest == run.accounts.end()) return "";
+  if (busiest->first == "others") return " Other programs took the largest part of its time.";
+  double loop = 0;
+  for (const auto& account : run.accounts) loop += is_of_loop(account) ? account.second : 0;
+  return (busiest->second > loop / 2 ? " Most" : " The largest part") + std::string(" of its time went into <b>") +
+         escaped(busiest->first) + "</b>.";
+}
+
 std::string verdict(const RunStory& run, const std::string& run_name) {
   const bool found = run.findings.is_array() && !run.findings.empty();
   std::string state = run.state.text;
@@ -162,12 +178,7 @@ std::string verdict(const RunStory& run, const std::string& run_name) {
   std::string html =
       std::string("<div class=\"verdict") + (found || run.state.is_death ? " mend" : "") + "\"><p>" + name + escaped(state) + ".";
   if (run.state.is_death && run.saved_step) html += " The newest snapshot is of step " + with_commas(*run.saved_step) + ".";
-  const auto busiest = std::ranges::find_if(
-      run.accounts, [](const auto& account) { return account.first != "startup" && account.first != "trials"; });
-  if (busiest != run.accounts.end()) {
-    html += busiest->first == "others" ? " Other programs took the largest part of its time."
-                                       : " Most of its time went into <b>" + escaped(busiest->first) + "</b>.";
-  }
+  html += busiest_html(run);
   if (run.findings.is_array() && !found) html += " Nothing was found that slows the run down.";
   html += "</p>";
   if (found) html += "<ol>";

@@ -65,6 +65,22 @@ std::string memory_text(const StepRecord::Memory& memory) {
          text(counters.peak_bytes);
 }
 
+// The columns of the history that an earlier process wrote. A metric keeps its column, whatever its place among the metrics is
+// now, so that the rows of earlier epochs stay in the table. `first` if there is no such history.
+std::vector<std::string> columns_of_history(Fs& fs, const std::filesystem::path& file, const std::vector<std::string>& first) {
+  std::vector<std::string> head;
+  try {
+    if (!fs.exists(file)) return first;
+    const std::string text = fs.read_file(file);
+    format::CsvReader reader(text);
+    if (!reader.next(head) || !reader.complete()) return first;
+  } catch (const FsError&) {  // the write of the row reports it
+    return first;
+  }
+  const bool is_history = head.size() >= first.size() && std::equal(first.begin(), first.end(), head.begin());
+  return is_history ? head : first;
+}
+
 // Adds the metric `first`, which is the judged one, and then the others in the recipe's order.
 void add_metrics(std::vector<std::string>& parts, const metrics::Means& means, const std::string& first) {
   if (const auto it = means.find(first); it != means.end()) parts.push_back(first + " " + metrics::figure_of(first, it->second));
@@ -326,7 +342,8 @@ void Reporter::history_row(const Meter::EpochRow& row, const metrics::Means& mea
   std::vector<std::string> wished = names_.history;
   for (const auto& [name, value] : means)
     if (names_.history.empty() && name != loss && means.shown_on_console(name)) wished.push_back(name);
-  std::vector<std::string> columns = history_ == nullptr ? first : history_->columns();
+  std::vector<std::string> columns =
+      history_ == nullptr ? columns_of_history(*sinks_.fs, sinks_.history, first) : history_->columns();
   for (const std::string& name : wished)
     if (std::find(columns.begin() + metrics_begin, columns.end(), name) == columns.end()) columns.push_back(name);
   if (history_ == nullptr || columns.size() > history_->columns().size()) {

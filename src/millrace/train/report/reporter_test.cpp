@@ -188,6 +188,11 @@ TEST_F(ReporterTest, ARowOfHistoryHasWhatTheConsoleShows) {
       "3,2,1.5,4.000,2.0,0.5,0.75\n";
   EXPECT_EQ(epochs(1, {{2, {}}, {3, more}}), resumed) << "epoch 2 was made again";
   EXPECT_EQ(epochs(3, {{4, {}}}), resumed + "4,2,,4.000,2.0,,\n") << "the file knows its columns";
+  const metrics::Means turned = {{"val_loss", 1.5}, {"macro_f1", 0.7}, {"iou", 0.1}, {"accuracy", 0.6}};
+  EXPECT_EQ(epochs(3, {{4, turned}}),
+            "epoch,train_loss,val_loss,seconds,samples_per_s,accuracy,macro_f1,iou\n1,2,,4.000,2.0,,,\n2,2,,4.000,2.0,,,\n"
+            "3,2,1.5,4.000,2.0,0.5,0.75,\n4,2,1.5,4.000,2.0,0.6,0.7,0.1\n")
+      << "earlier epochs stay where the recipe's order changed";
 }
 
 TEST_F(ReporterTest, AnEpochsLineHasTheSpeedOfTrainingAndOfValidation) {

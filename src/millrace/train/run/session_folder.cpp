@@ -134,6 +134,10 @@ void Session::find_snapshot() {
   const bool names_a_path = !resume.empty() && resume != "auto";
   if (!request_.fresh) {
     resumed_ = newest(folder);
+    if (!resumed_ && !names_a_path && !snapshot::list(fs, folder).empty()) {
+      console().warning("no snapshot in " + folder.string() + " can be used, so the run begins again at step 0 and its tables " +
+                        "lose the earlier rows: stop it if the snapshots can be repaired, or only can't be read at the moment");
+    }
     const std::string& folder_of_paths = folder_->record().started_in;
     if (!names_a_path || (resumed_ && leads_to(resume_of(resumed_->content.config), resume, folder_of_paths))) return;
     resumed_.reset();
@@ -163,7 +167,8 @@ void Session::begin_folder() {
   if (request_.folder_begun) request_.folder_begun(folder_->path());
   if (!events_) return;
   static_cast<void>(folder_->own(events_->file_name()));
-  if (resumed_) events_->goes_on_at(trainer_->step() + 1);
+  // A process that was killed before its first snapshot has left events, too, and all of its steps are made again.
+  events_->goes_on_at(resumed_ ? trainer_->step() + 1 : 0);
 }
 
 // Sends the snapshot to all ranks, because only rank 0 has the folder.
