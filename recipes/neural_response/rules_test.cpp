@@ -138,6 +138,27 @@ TEST(NeuralPenalties, DefaultsClampDeviationsAndPullFeatures) {
   EXPECT_FALSE(penalties.excludes_from_decay("readouts.0.std"));
 }
 
+TEST(NeuralPenalties, ANormMayFadeOutToZero) {
+  const auto terms = [](double start_lambda, std::uint64_t epoch) {
+    Heads heads;
+    std::vector<std::string> notices;
+    const Penalties penalties({{.name = "fading",
+                                .type = PenaltyType::l1,
+                                .lambda = 0,
+                                .apply_to = {"readouts/features"},
+                                .schedule = PenaltySchedule::linear_decay,
+                                .end_epoch = 10,
+                                .start_lambda = start_lambda}},
+                              heads, notices);
+    return penalties.terms(epoch);
+  };
+  ASSERT_EQ(terms(0.5, 0).size(), 1U);
+  EXPECT_NEAR(terms(0.5, 0)[0].sum.item<double>(), 6 * 0.5 * 0.5, 1e-6);
+  EXPECT_NEAR(terms(0.5, 5)[0].sum.item<double>(), 6 * 0.5 * 0.25, 1e-6);
+  EXPECT_EQ(terms(0.5, 10)[0].sum.item<double>(), 0);
+  EXPECT_TRUE(terms(0, 0).empty());
+}
+
 TEST(NeuralPenalties, ProximalRulesAreTheirFormulas) {
   const auto after = [](PenaltyType type) {
     Heads heads;
