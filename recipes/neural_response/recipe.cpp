@@ -243,7 +243,7 @@ void NeuralResponse::begin_with_pretrained() {
   if (!recipe_.pretrained.empty() && (!goes_on_ || left_out)) {  // a snapshot has these weights, unless it leaves frozen weights
                                                                  // out
     const millrace::Weights weights = quiet_weights(recipe_.pretrained);
-    const std::int64_t taken = take_pretrained(*model_, weights.models.begin()->second, recipe_.pretrained);
+    const std::int64_t taken = take_pretrained(*model_, weights.models.begin()->second, weights.recipe.json, recipe_.pretrained);
     context_.note("pretrained: " + std::to_string(taken) + " tensors of adapters, frontend and convnet from " + weights.which);
   }
   if (!recipe_.freeze_vision) return;
