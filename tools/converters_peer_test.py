@@ -170,6 +170,12 @@ class ImagesAsSession(unittest.TestCase):
                 self.convert(images, responses, 10)
             self.assertIn(word, str(refused.exception))
 
+    def test_a_bin_of_two_images_is_refused(self):
+        done = subprocess.run([sys.executable, TOOLS / "npy_to_session.py", "a", "b", "c", "--hold", "51"], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("--hold is 51", done.stderr)
+        self.assertIn("a multiple of 2", done.stderr)
+
 
 @unittest.skipIf(np is None, "no numpy")
 class NiftiPairs(unittest.TestCase):

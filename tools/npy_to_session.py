@@ -77,6 +77,8 @@ def main():
     options = parser.parse_args()
     if options.hold < 2 * RATIO:
         fail(f"--hold is {options.hold}", "--hold", f"give {2 * RATIO} or more: the first bin of a trial at 120 Hz counts for nothing")
+    if options.hold % RATIO:
+        fail(f"--hold is {options.hold}", "--hold", f"give a multiple of {RATIO}: else a bin at 120 Hz would belong to two images")
     arrays = convert(np.load(options.inputs, allow_pickle=False), np.load(options.responses, allow_pickle=False), options.hold)
     out = Path(options.out)
     write_session(out / options.session / "images.h5", arrays, options.session, "images", SOURCE_RATE)

@@ -263,6 +263,7 @@ std::string VolumeCodec::encode(Fs& fs, const std::filesystem::path& in, const s
   return in.string() + ": " + sizes_text(shape) + ", values " + significant(record.ranges[0][0], 4) + " to " +
          significant(record.ranges[0][1], 4) + " -> " + sizes_text(latent.sizes()) + ", " + out.string() + ", " +
          human_duration(steady_seconds() - begin) +
+         (volumes < channels ? "\n  it has one volume, which serves as image and as label" : "") +
          (file.series > volumes ? "\n  of the series of " + std::to_string(file.series) + " volumes the first " +
                                       (volumes == 1 ? "is" : std::to_string(volumes) + " are") + " encoded"
                                 : "") +
@@ -306,6 +307,8 @@ std::string VolumeCodec::decode(Fs& fs, const std::filesystem::path& in, const s
       x[static_cast<std::int64_t>(channel)].mul_(high - low).add_(low);
     }
     place = record->place;
+    if (recipe_.target == Target::label)
+      notice += "\n  the network makes the label of the image; its values are scaled to the image's range, not the label's own";
     if (record->weights != options_.weights) notice += "\n  it was encoded by " + record->weights;
   } else {
     notice += "\n  it has no record of the volume it was made of: values go from 0 to 1";

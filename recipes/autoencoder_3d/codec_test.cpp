@@ -128,6 +128,25 @@ TEST_F(CodecTest, ALatentWithoutARecordIsAGridOfItsOwn) {
               HasSubstr("an array of [10,12,9] is no latent volume of this model, which has 3 channels"));
 }
 
+TEST_F(CodecTest, ALabelHasTheRangeOfItsImageAndTheUserIsTold) {
+  RecipeConfig denoising = tiny();
+  denoising.target = Target::label;
+  VolumeCodec both(gan_.autoencoder(), denoising, {.weights = "a run"});
+  both.encode(Fs::real(), write_volume(), folder_ / "l.nii");
+  EXPECT_THAT(both.decode(Fs::real(), folder_ / "l.nii", folder_ / "d.nii"),
+              HasSubstr("its values are scaled to the image's range, not the label's own"));
+}
+
+TEST_F(CodecTest, TwoChannelsOfOneVolumeAreSaid) {
+  RecipeConfig pair = tiny();
+  pair.image_channels = 2;
+  VolumeGan gan(pair, 3);
+  gan.eval();
+  VolumeCodec both(gan.autoencoder(), pair, {.weights = "a run"});
+  EXPECT_THAT(both.encode(Fs::real(), write_volume(), folder_ / "l.nii"),
+              HasSubstr("it has one volume, which serves as image and as label"));
+}
+
 TEST_F(CodecTest, AnNpzPairHasNoPlaceButADefaultOne) {
   std::vector<float> pair(2 * 8 * 8 * 8);
   for (std::size_t i = 0; i < pair.size(); ++i) pair[i] = static_cast<float>(i % 19);

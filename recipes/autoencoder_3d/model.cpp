@@ -89,6 +89,10 @@ std::vector<Problem> shape_problems(const RecipeConfig& config) {
   std::vector<Problem> problems;
   add_level_problems(config, problems);
   if (problems.empty()) add_patch_problems(config, problems);
+  if (config.target == Target::label && config.image_channels == 2) {
+    problems.push_back({"with two channels the network reconstructs image and label, not the label alone",
+                        "recipe.target, recipe.image_channels", "set recipe.image_channels=1, or leave recipe.target out"});
+  }
   return problems;
 }
 

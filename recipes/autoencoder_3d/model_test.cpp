@@ -19,10 +19,12 @@
 #include "millrace/base/finally.h"
 #include "millrace/config/schema_of.h"
 #include "millrace/snapshot/snapshot.h"
+#include "millrace/train/recipe/config.h"
 #include "recipes/autoencoder_3d/entry_parts.h"
 #include "recipes/autoencoder_3d/loss.h"
 #include "recipes/autoencoder_3d/network.h"
 #include "recipes/autoencoder_3d/originals/pretrained.h"
+#include "recipes/autoencoder_3d/recipe.h"
 
 namespace millrace::recipes::autoencoder_3d {
 namespace {
@@ -118,6 +120,23 @@ TEST(AutoencoderModel, WhatNoNetworkCanHaveIsToldBeforeItIsMade) {
   config.adv_weight = 0;
   EXPECT_EQ(first_problem(config), "") << "there is none";
   EXPECT_FALSE(VolumeGan(config).has_discriminator());
+  config.image_channels = 2;
+  EXPECT_EQ(first_problem(config), "");
+  config.target = Target::label;
+  EXPECT_EQ(first_problem(config), "with two channels the network reconstructs image and label, not the label alone");
+}
+
+TEST(AutoencoderModel, ATrainedRunDoesNotNeedItsInitialWeights) {
+  Sections sections;
+  sections.recipe = preset("smoke");
+  sections.recipe.pretrained = (std::filesystem::path(testing::TempDir()) / "millrace-no-such-weights.pt").string();
+  const RunConfig run;
+  Context context;
+  context.config = &run;
+  EXPECT_THROW((void)Autoencoder3d(sections, context).model(), Error);
+  Autoencoder3d trained(sections, context);
+  trained.load_state({});
+  EXPECT_NO_THROW((void)trained.model());
 }
 
 // Without a fused kernel attention keeps a map of all pairs: more than a few thousand voxels are refused with its bytes.

@@ -5,7 +5,9 @@
 #include <ATen/ops/full.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <string>
+#include <system_error>
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
@@ -108,7 +110,13 @@ VolumeGan& Autoencoder3d::model() {
     const double parameters = autoencoder_parameters(recipe_) + (recipe_.adv_weight > 0 ? discriminator_parameters(recipe_) : 0);
     check_model_size(parameters, sizeof(float) * parameters, "recipe.channels, recipe.latent_channels, recipe.disc_channels");
     model_ = std::make_shared<VolumeGan>(recipe_, context_.seed, context_.fused());
-    if (!recipe_.pretrained.empty()) context_.note(take_pretrained(*model_, recipe_.pretrained));
+    std::error_code none;
+    const bool is_gone = !std::filesystem::exists(recipe_.pretrained, none);
+    if (!recipe_.pretrained.empty() && goes_on_ && is_gone) {
+      context_.note("recipe.pretrained does not exist any more and is not used: " + recipe_.pretrained);
+    } else if (!recipe_.pretrained.empty()) {
+      context_.note(take_pretrained(*model_, recipe_.pretrained));
+    }
   }
   return *model_;
 }

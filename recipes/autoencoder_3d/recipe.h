@@ -35,6 +35,7 @@ class Autoencoder3d final : public Recipe {
   void begin_validation() override { shown_ = {}; }
   void measure(const Batch& batch, const StepResult& result, metrics::Board& board) override;
 
+  void load_state(const State&) override { goes_on_ = true; }  // there is no state, but a snapshot's weights follow
   // Takes "x" (rows, C, D, H, W) in [0, 1]. Returns "recon" of the same shape and "latent" (rows, z, D/f, H/f, W/f), the mean of
   // the latent distribution.
   Tensors predict(const Tensors& inputs) override;
@@ -51,6 +52,7 @@ class Autoencoder3d final : public Recipe {
 
   Context context_;
   RecipeConfig recipe_;
+  bool goes_on_ = false;  // true: the weights of a snapshot replace those of recipe.pretrained
   std::optional<VolumeFiles> files_;
   std::shared_ptr<VolumeGan> model_;
   std::shared_ptr<Perceptual> perceptual_;  // null: there is no perceptual loss

@@ -122,14 +122,39 @@ at::Tensor read_images(const std::vector<stdfs::path>& files, const RecipeConfig
   return images;
 }
 
-// The score of each file that `labels` names; NaN for other files.
+// True if the file has the label's name, with the folders in it.
+bool has_name(const stdfs::path& file, const std::string& label) {
+  const std::string path = file.lexically_normal().generic_string();
+  const std::string end = stdfs::path(label).lexically_normal().generic_string();
+  return path == end || path.ends_with("/" + end);
+}
+
+// The label of a file among those whose last part is the file's; null if none is. `alone`: no other file is called so. Then a
+// single label is the file's, even if it names other folders.
+const Labelled* label_of(const stdfs::path& file, const std::vector<Labelled>& of_name, bool alone) {
+  const Labelled* best = nullptr;
+  for (const Labelled& label : of_name) {
+    if (has_name(file, label.name) && (best == nullptr || best->name.size() < label.name.size())) best = &label;
+  }
+  return best == nullptr && alone && of_name.size() == 1 ? of_name.data() : best;
+}
+
+// The score of each file that `labels` names; NaN for other files. Throws if a label may mean either of two files.
 std::vector<double> scores_of(const stdfs::path& labels, const std::vector<stdfs::path>& files) {
-  std::map<std::string, double> by_name;
-  for (const Labelled& label : read_labels(labels)) by_name[stdfs::path(label.name).filename().string()] = label.score;
+  std::map<std::string, std::vector<Labelled>> by_name;
+  for (const Labelled& label : read_labels(labels)) by_name[stdfs::path(label.name).filename().string()].push_back(label);
+  std::map<std::string, std::int64_t> called;
+  for (const stdfs::path& file : files) ++called[file.filename().string()];
+  std::map<const Labelled*, stdfs::path> taken;
   std::vector<double> scores;
   for (const stdfs::path& file : files) {
-    const auto found = by_name.find(file.filename().string());
-    scores.push_back(found == by_name.end() ? std::nan("") : found->second);
+    const std::string name = file.filename().string();
+    const Labelled* const label = label_of(file, by_name[name], called[name] == 1);
+    scores.push_back(label == nullptr ? std::nan("") : label->score);
+    if (label == nullptr) continue;
+    if (const stdfs::path& other = taken.try_emplace(label, file).first->second; other != file)
+      throw DataError({"the label " + quoted(label->name) + " may mean " + other.string() + " or " + file.string(),
+                       labels.string(), "write the folders of images into their names in the labels"});
   }
   return scores;
 }

@@ -159,14 +159,30 @@ class Places {
   const std::vector<std::string>& prefixes_;
 };
 
+// For each image the first one of the same file, because tables may give a file several names. Before the files are found, each
+// image is its own.
+std::vector<std::int64_t> first_of_file(std::span<const ImageFile> images) {
+  std::unordered_map<std::string, std::int64_t> first;
+  std::vector<std::int64_t> same;
+  for (const ImageFile& image : images) {
+    const auto number = std::ssize(same);
+    same.push_back(image.path.empty() ? number : first.emplace(image.path.lexically_normal().string(), number).first->second);
+  }
+  return same;
+}
+
 void refuse_leak(const PairFiles& files) {
+  const std::vector<std::int64_t> same = first_of_file(files.images);
+  const auto file_of = [&same](std::int64_t image) { return same[static_cast<std::size_t>(image)]; };
   std::unordered_set<std::int64_t> trained;
-  for (const Pair& pair : files.train) trained.insert({pair.first, pair.second});
+  for (const Pair& pair : files.train) trained.insert({file_of(pair.first), file_of(pair.second)});
   for (const Pair& pair : files.validation) {
     for (const std::int64_t image : {pair.first, pair.second}) {
-      if (!trained.contains(image)) continue;
-      throw DataError({"image " + quoted(files.images[static_cast<std::size_t>(image)].name) +
-                           " is in pairs to train on and in pairs to validate with",
+      if (!trained.contains(file_of(image))) continue;
+      const std::string& name = files.images[static_cast<std::size_t>(image)].name;
+      const std::string& other = files.images[static_cast<std::size_t>(file_of(image))].name;
+      throw DataError({"image " + quoted(name) + " is in pairs to train on and in pairs to validate with" +
+                           (other == name ? "" : ": its file is also that of " + quoted(other)),
                        "recipe.train_pairs, recipe.val_pairs",
                        "give each image to one side: a network may know the images of its training by heart"});
     }
@@ -191,8 +207,22 @@ PairDraw draw_of(const RecipeConfig& recipe) {
   return {.per_class = recipe.per_class, .theta = recipe.theta, .near_band = recipe.near_band, .near_ratio = recipe.near_ratio};
 }
 
+// Says which images groups.txt leaves out: images of one subject may then be on both sides. Throws if it names none of them.
+void check_groups(std::span<const Labelled> labelled, const stdfs::path& file, std::vector<std::string>& notices) {
+  std::error_code none;
+  if (!stdfs::exists(file, none)) return;
+  const auto alone = std::ranges::count_if(labelled, [](const Labelled& label) { return label.group.empty(); });
+  if (alone == std::ssize(labelled))
+    throw DataError({"the file of groups names none of the " + with_commas(alone) + " labelled images", file.string(),
+                     "write their names as the labels do, or remove the file"});
+  if (alone > 0)
+    notices.push_back("groups.txt names no group for " + with_commas(alone) + " of " + with_commas(std::ssize(labelled)) +
+                      " images: each of them is a group of its own");
+}
+
 void draw_from_labels(PairFiles& files, const RecipeConfig& recipe, const stdfs::path& labels, std::uint64_t seed) {
   const std::vector<Labelled> labelled = read_labels(labels);
+  check_groups(labelled, labels.parent_path() / "groups.txt", files.notices);
   for (const Labelled& label : labelled) files.images.push_back({.path = {}, .name = label.name, .score = label.score});
   const auto images = std::ssize(files.images);
   const std::vector<double> scores = scores_of(files.images);
@@ -346,6 +376,7 @@ PairFiles open_pairs(const RecipeConfig& recipe, const std::string& data_dir, st
   }
   refuse_leak(files);
   find_images(files, Places(recipe, data_dir), input);
+  refuse_leak(files);  // again, because two names may be of one file
   return files;
 }
 

@@ -229,6 +229,39 @@ TEST_F(PairsTest, AnImageOnBothSidesIsALeak) {
               HasSubstr("image \"b.png\" is in pairs to train on and in pairs to validate"));
 }
 
+TEST_F(PairsTest, AFileOnBothSidesIsALeakUnderTwoNamesToo) {
+  for (const char* name : {"a.png", "b.png", "c.png"}) write(name, "");
+  RecipeConfig recipe;
+  recipe.data_roots = {folder_.path().string()};
+  recipe.strip_prefixes = {"old/", "new/"};
+  recipe.train_pairs = write("t.csv", kHead + "old/a.png,old/b.png,1,2,Second\n").string();
+  recipe.val_pairs = write("v.csv", kHead + "new/c.png,new/b.png,1,2,Second\n").string();
+  EXPECT_THAT(refusal<DataError>([&] { (void)open_pairs(recipe, "", 1); }),
+              AllOf(HasSubstr("image \"new/b.png\" is in pairs to train on and in pairs to validate with"),
+                    HasSubstr("its file is also that of \"old/b.png\"")));
+  recipe.val_pairs = write("v.csv", kHead + "new/c.png,new/c.png,1,1,Similar\n").string();
+  EXPECT_EQ(open_pairs(recipe, "", 1).validation.size(), 1U);
+}
+
+TEST_F(PairsTest, GroupsThatNameNoImageAreRefusedAndThoseThatLeaveSomeOutAreSaid) {
+  std::string labels;
+  for (const char* name : {"a", "b", "c", "d", "e", "f", "g", "h"}) {
+    write(std::string("images/") + name, "");
+    labels += std::string(name) + " " + std::to_string(name[0] % 2) + "\n";
+  }
+  RecipeConfig recipe;
+  recipe.labels = write("labels.txt", labels).string();
+  recipe.data_roots = {(folder_.path() / "images").string()};
+  recipe.folds = 2;
+  recipe.per_class = 1;
+  (void)write("groups.txt", "images/a\tx\nimages/b\tx\n");
+  EXPECT_THAT(refusal<DataError>([&] { (void)open_pairs(recipe, "", 1); }),
+              HasSubstr("the file of groups names none of the 8 labelled images"));
+  (void)write("groups.txt", "a\tx\nb\tx\nc\ty\nd\ty\n");
+  EXPECT_THAT(open_pairs(recipe, "", 1).notices,
+              ::testing::Contains("groups.txt names no group for 4 of 8 images: each of them is a group of its own"));
+}
+
 TEST_F(PairsTest, NamesOfTablesTellTheirRows) {
   std::vector<Labelled> labels;
   for (int i = 0; i < 40; ++i) labels.push_back({"i" + std::to_string(100 + i), i % 4 * 1.0});

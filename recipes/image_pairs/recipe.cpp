@@ -10,7 +10,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <filesystem>
 #include <numeric>
+#include <system_error>
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
@@ -178,7 +180,13 @@ PairModel& ImagePairs::model() {
   }
   model_ = std::make_shared<PairModel>(recipe_, context_.seed, is_frozen(), context_.fused(), at::kCPU, type);
   if (has_base) context_.note(load_base(*model_, recipe_));
-  if (!recipe_.adapter.empty()) context_.note(read_adapter(*model_, recipe_.adapter));
+  std::error_code none;
+  const bool is_gone = !std::filesystem::exists(recipe_.adapter, none);
+  if (!recipe_.adapter.empty() && goes_on_ && is_gone) {
+    context_.note("recipe.adapter does not exist any more and is not used: " + recipe_.adapter);
+  } else if (!recipe_.adapter.empty()) {
+    context_.note(read_adapter(*model_, recipe_.adapter));
+  }
   prompts_ = to_tensors({prompt_of(recipe_)}, context_.device);
   note_trained_parts();
   return *model_;

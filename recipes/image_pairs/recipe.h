@@ -32,6 +32,7 @@ class ImagePairs final : public Recipe {
   void measure(const Batch& batch, const StepResult& result, metrics::Board& board) override;
   void end_validation(metrics::Board& board) override;
 
+  void load_state(const State&) override { goes_on_ = true; }  // there is no state, but a snapshot's weights follow
   // Takes "first" and "second", u8 (rows, S, S, 3). Returns "answers" (rows, 3), the probabilities of First, Second and Similar,
   // and "mirrored", the same for the images in the other order, with First and Second exchanged.
   Tensors predict(const Tensors& inputs) override;
@@ -64,6 +65,7 @@ class ImagePairs final : public Recipe {
 
   Context context_;
   RecipeConfig recipe_;
+  bool goes_on_ = false;  // true: the weights of a snapshot replace those of recipe.adapter
   std::optional<PairFiles> files_;
   data::PicturesSeen seen_;  // what the headers of all image files say
   std::shared_ptr<PairModel> model_;

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "millrace/base/error.h"
+#include "millrace/config/schema_of.h"
 #include "millrace/format/csv.h"
 #include "millrace/train/run/run_training.h"
 #include "recipes/language_model/entry.h"
@@ -12,11 +13,31 @@
 namespace millrace::recipes::language_model {
 namespace {
 
+// The word that stands for a choice in a config.
+template <class Choice>
+Json word_of(Choice choice) {
+  return config::detail::Codec<Choice>::write(choice);
+}
+
+// The run's config. It describes the model, so that commands can make it again from the run folder.
 Json values_of(const std::vector<std::string>& sources, const TrainModelOptions& options, const ModelConfig& model) {
   Json values = {{"recipe.sources", sources},
                  {"recipe.seq_len", options.seq_len},
                  {"recipe.val_fraction", options.val_fraction},
                  {"recipe.model_positions", model.positions},
+                 {"recipe.model_embd", model.width},
+                 {"recipe.model_layer", model.layers},
+                 {"recipe.model_head", model.heads},
+                 {"recipe.model_activation", word_of(model.activation)},
+                 {"recipe.embd_pdrop", model.embedding_dropout},
+                 {"recipe.attn_pdrop", model.attention_dropout},
+                 {"recipe.resid_pdrop", model.residual_dropout},
+                 {"recipe.vocab_size", model.vocab_size},
+                 {"recipe.tied", model.tied},
+                 {"recipe.embedding_scale", model.embedding_scale},
+                 {"recipe.positions", model.learned_positions ? "learned" : "sinusoidal"},
+                 {"recipe.position_scale", model.position_scale},
+                 {"recipe.attention", word_of(model.attention)},
                  {"train.epochs", options.epochs},
                  {"train.seed", options.seed},
                  {"data.batch_size", options.batch_size},

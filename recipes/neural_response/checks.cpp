@@ -3,6 +3,9 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "millrace/base/error.h"
 #include "millrace/base/field.h"
@@ -16,6 +19,19 @@ std::string text_of(const Known& session) {
 }
 
 Shape shape_of(const at::Tensor& tensor) { return {tensor.sizes().begin(), tensor.sizes().end()}; }
+
+// The name in the pretrained weights of the parameter `name` of an adapter. Sessions may have other numbers there than here. ""
+// if the weights lack the session.
+std::string adapter_there(const std::string& name, const std::vector<SessionShape>& here, const Json& there) {
+  if (!there.is_array() || there.empty()) return name;
+  const std::size_t begin = std::string_view("adapters.").size(), end = std::min(name.find('.', begin), name.size());
+  const std::string& session = here.at(std::stoul(name.substr(begin, end - begin))).name;
+  for (std::size_t i = 0; i < there.size(); ++i) {
+    if (there[i].is_object() && there[i].value("name", Json()) == Json(session))
+      return name.substr(0, begin) + std::to_string(i) + name.substr(end);
+  }
+  return "";
+}
 
 void check_stages(const ConvnetConfig& convnet, std::vector<Problem>& problems) {
   for (std::size_t i = 0; i < convnet.stages.size(); ++i) {
@@ -91,14 +107,15 @@ void check_inputs(const Tensors& inputs, const ModelConfig& config) {
   }
 }
 
-std::int64_t take_pretrained(DigitalTwin& model, const Tensors& weights, const std::string& from) {
+std::int64_t take_pretrained(DigitalTwin& model, const Tensors& weights, const Json& saved, const std::string& from) {
   const at::NoGradGuard no_grad;
+  const Json sessions = saved.is_object() ? saved.value("sessions", Json()) : Json();
   std::int64_t taken = 0;
   for (auto& item : model.named_parameters()) {
     const std::string& name = item.key();
     const bool is_adapter = name.starts_with("adapters.");
     if (!is_adapter && !name.starts_with("frontend.") && !name.starts_with("convnet.")) continue;
-    const auto found = weights.find(name);
+    const auto found = weights.find(is_adapter ? adapter_there(name, model.sessions(), sessions) : name);
     if (found == weights.end() && is_adapter) continue;
     if (found == weights.end() || found->second.sizes() != item.value().sizes()) {
       throw SnapshotError({found == weights.end() ? "pretrained weights have no " + name

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "millrace/base/json.h"
 #include "millrace/core/batch.h"
 #include "millrace/train/recipe/config.h"
 #include "recipes/neural_response/model.h"
@@ -23,8 +24,10 @@ struct Known {
 void check_sessions(const std::vector<Known>& saved, const std::vector<Known>& found);
 // Throws DataError unless `inputs` are those of predict(): "stim" (rows, 1, lags, H, W), "behavior" (rows, behavior_dim).
 void check_inputs(const Tensors& inputs, const ModelConfig& config);
-// Copies adapters, frontend and convnet from `weights` into the model; returns the number of tensors. An adapter stays unchanged
-// if `weights` lacks its session. Throws SnapshotError if a tensor of frontend or convnet is missing or has another shape.
-std::int64_t take_pretrained(DigitalTwin& model, const Tensors& weights, const std::string& from);
+// Copies adapters, frontend and convnet from `weights` into the model; returns the number of tensors. `saved`: the recipe's state
+// beside the weights, whose sessions say whose adapter is which; without sessions adapters are taken by their numbers. An adapter
+// stays unchanged if `weights` lacks its session. Throws SnapshotError if a tensor of frontend or convnet is missing or has
+// another shape.
+std::int64_t take_pretrained(DigitalTwin& model, const Tensors& weights, const Json& saved, const std::string& from);
 
 }  // namespace millrace::recipes::neural_response

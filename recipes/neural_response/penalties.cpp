@@ -37,6 +37,12 @@ void project(PenaltyType type, double lambda, at::Tensor& x) {
   }
 }
 
+// True if lambda is 0 in all epochs.
+bool never_acts(const PenaltyConfig& rule) {
+  const bool begins_elsewhere = rule.schedule == PenaltySchedule::linear_decay && rule.start_lambda != 0;
+  return rule.lambda == 0 && !begins_elsewhere;
+}
+
 bool acts(const PenaltyConfig& rule, std::uint64_t epoch) {
   return rule.schedule == PenaltySchedule::constant || static_cast<double>(epoch) >= rule.start_epoch;
 }
@@ -91,7 +97,7 @@ Penalties::Penalties(const std::vector<PenaltyConfig>& rules, const torch::nn::M
 std::vector<LossTerm> Penalties::terms(std::uint64_t epoch) const {
   std::vector<LossTerm> terms;
   for (const Rule& rule : rules_) {
-    if (is_proximal(rule.config.type) || rule.parameters.empty() || rule.config.lambda == 0) continue;
+    if (is_proximal(rule.config.type) || rule.parameters.empty() || never_acts(rule.config)) continue;
     at::Tensor sum;
     for (const at::Tensor& parameter : rule.parameters) {
       const at::Tensor norm = norm_of(rule.config.type, parameter.to(at::kFloat));

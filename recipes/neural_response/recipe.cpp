@@ -71,9 +71,10 @@ std::int64_t side_of_last_frame(const ModelConfig& config, std::int64_t side) {
   return side;
 }
 
+// Data without behaviour get a matrix without columns, because the model takes a matrix.
 at::Tensor behavior_of(const Tensors& fields) {
   const auto found = fields.find("behavior");
-  return found == fields.end() ? at::Tensor() : found->second;
+  return found != fields.end() ? found->second : fields.at("stim").flatten(1).narrow(1, 0, 0).to(at::kFloat);
 }
 
 at::Tensor as_rates(const at::Tensor& predicted, Activation output) {
@@ -242,7 +243,7 @@ void NeuralResponse::begin_with_pretrained() {
   if (!recipe_.pretrained.empty() && (!goes_on_ || left_out)) {  // a snapshot has these weights, unless it leaves frozen weights
                                                                  // out
     const millrace::Weights weights = quiet_weights(recipe_.pretrained);
-    const std::int64_t taken = take_pretrained(*model_, weights.models.begin()->second, recipe_.pretrained);
+    const std::int64_t taken = take_pretrained(*model_, weights.models.begin()->second, weights.recipe.json, recipe_.pretrained);
     context_.note("pretrained: " + std::to_string(taken) + " tensors of adapters, frontend and convnet from " + weights.which);
   }
   if (!recipe_.freeze_vision) return;
@@ -333,7 +334,7 @@ optim::OptimConfig NeuralResponse::optimizer() const {
   optim::OptimConfig optim = context_.config->optim;
   const bool by_step = optim.schedule_by == optim::ScheduleUnit::step;
   const bool warms = optim.schedule == optim::ScheduleKind::warmup_cosine && optim.warmup_steps == 0 && optim.warmup_frac == 0;
-  if (warms && by_step && sessions_) optim.warmup_steps = recipe_.warmup_epochs * updates_per_epoch();
+  if (warms && (sessions_ || !by_step)) optim.warmup_steps = recipe_.warmup_epochs * (by_step ? updates_per_epoch() : 1);
   if (optim.schedule == optim::ScheduleKind::step && optim.decay_every == 0)
     optim.decay_every = kEpochsBetweenDecays * (by_step ? updates_per_epoch() : 1);
   return optim;

@@ -10,10 +10,12 @@
 
 #include <cmath>
 #include <limits>
+#include <tuple>
 
 #include "millrace/base/error.h"
 #include "millrace/config/schema_of.h"
 #include "millrace/train/run/run.h"
+#include "recipes/neural_response/checks.h"
 #include "recipes/neural_response/entry.h"
 #include "recipes/neural_response/entry_parts.h"
 #include "recipes/neural_response/loss.h"
@@ -23,6 +25,36 @@ namespace millrace::recipes::neural_response {
 namespace {
 
 using testing::HasSubstr;
+
+// ---- pretrained weights
+
+TEST(NeuralPretrained, AdaptersGoToTheSessionsOfTheirNames) {
+  ModelConfig config;
+  config.adapter.grid_size = 21;
+  config.convnet.stages = {{.channels = 4, .stride = 2}};
+  config.modulator.type = ModulatorType::none;
+  const std::vector<SessionShape> others = {{"a", 1, {}}, {"b", 1, {}}}, ours = {{"b", 1, {}}, {"c", 1, {}}};
+  DigitalTwin other(config, others, 1);
+  const at::NoGradGuard no_grad;
+  Tensors weights;
+  for (auto& item : other.named_parameters()) {
+    if (item.key().starts_with("adapters.0.")) item.value().fill_(10);
+    if (item.key().starts_with("adapters.1.")) item.value().fill_(20);
+    weights[item.key()] = item.value();
+  }
+  const auto scales = [&](const Json& saved) {
+    DigitalTwin model(config, ours, 2);
+    const double untouched = model.named_parameters()["adapters.1.log_sigma"].item<double>();
+    (void)take_pretrained(model, weights, saved, "a file");
+    return std::tuple(model.named_parameters()["adapters.0.log_sigma"].item<double>(),
+                      model.named_parameters()["adapters.1.log_sigma"].item<double>(), untouched);
+  };
+  const Json saved = Json::parse(R"({"sessions": [{"name": "a"}, {"name": "b"}]})");
+  const auto [of_b, of_c, untouched] = scales(saved);
+  EXPECT_EQ(of_b, 20);
+  EXPECT_EQ(of_c, untouched) << "the weights have no session c";
+  EXPECT_EQ(std::get<0>(scales({})), 10) << "a plain file of weights names no sessions";
+}
 
 // ---- losses
 
@@ -136,6 +168,27 @@ TEST(NeuralPenalties, DefaultsClampDeviationsAndPullFeatures) {
   EXPECT_TRUE(at::equal(heads.readouts->std_, at::tensor({0.0F, 1.5F, 1.5F})));
   EXPECT_TRUE(penalties.excludes_from_decay("readouts.0.mean"));
   EXPECT_FALSE(penalties.excludes_from_decay("readouts.0.std"));
+}
+
+TEST(NeuralPenalties, ANormMayFadeOutToZero) {
+  const auto terms = [](double start_lambda, std::uint64_t epoch) {
+    Heads heads;
+    std::vector<std::string> notices;
+    const Penalties penalties({{.name = "fading",
+                                .type = PenaltyType::l1,
+                                .lambda = 0,
+                                .apply_to = {"readouts/features"},
+                                .schedule = PenaltySchedule::linear_decay,
+                                .end_epoch = 10,
+                                .start_lambda = start_lambda}},
+                              heads, notices);
+    return penalties.terms(epoch);
+  };
+  ASSERT_EQ(terms(0.5, 0).size(), 1U);
+  EXPECT_NEAR(terms(0.5, 0)[0].sum.item<double>(), 6 * 0.5 * 0.5, 1e-6);
+  EXPECT_NEAR(terms(0.5, 5)[0].sum.item<double>(), 6 * 0.5 * 0.25, 1e-6);
+  EXPECT_EQ(terms(0.5, 10)[0].sum.item<double>(), 0);
+  EXPECT_TRUE(terms(0, 0).empty());
 }
 
 TEST(NeuralPenalties, ProximalRulesAreTheirFormulas) {

@@ -141,6 +141,12 @@ TEST(Learning, TrainModelTakesTheOriginalsArguments) {
   EXPECT_LT(history.train_loss[1], history.train_loss[0]);
   EXPECT_LT(history.val_loss[1], 2.8);
   EXPECT_FALSE(torch::equal(before, model->parameters().front()));
+
+  Loaded loaded = load(folder / "model");
+  auto& again = dynamic_cast<LanguageModel&>(unguarded(*loaded.recipe));
+  EXPECT_EQ(again.model().config().width, 32) << "the run folder describes the model";
+  EXPECT_EQ(again.model().config().heads, 2);
+  EXPECT_NO_THROW((void)again.write("abc", again.generate_config(), false));
 }
 
 }  // namespace

@@ -203,6 +203,13 @@ TEST_F(RecipeTest, SchedulesHaveTheFiguresOfTheOriginalWhereNoneAreGiven) {
   EXPECT_DOUBLE_EQ(optim::learning_rate_at(step, 120, 0), 5e-5);
   EXPECT_EQ(optim_of({{"lr_scheduler", "step"}, {"data.batch_size", 5}}).decay_every, 30 * 5) << "24 samples an epoch";
   EXPECT_EQ(optim_of({{"lr_scheduler", "step"}, {"optim.schedule_by", "epoch"}}).decay_every, 30);
+  const auto warm_up_of = [&](const char* unit) {
+    return optim_of(
+               {{"lr_scheduler", "cosine_warmup"}, {"warmup_epochs", 3}, {"data.batch_size", 5}, {"optim.schedule_by", unit}})
+        .warmup_steps;
+  };
+  EXPECT_EQ(warm_up_of("step"), 3 * 5);
+  EXPECT_EQ(warm_up_of("epoch"), 3) << "such a schedule counts its steps in epochs";
   const optim::OptimConfig given = optim_of({{"lr_scheduler", "step"}, {"optim.decay_every", 9}, {"optim.decay_factor", 0.1}});
   EXPECT_EQ(given.decay_every, 9);
   EXPECT_EQ(given.decay_factor, 0.1);
@@ -223,6 +230,24 @@ TEST_F(RecipeTest, AValidationLooksAtItsPartOfEachSession) {
   const Entry row = entry();
   for (const auto& [name, values] : row.presets)
     EXPECT_EQ(values.value("recipe.val_fraction", 1.0), name.starts_with("full") ? 0.05 : 1.0) << name;
+}
+
+TEST_F(RecipeTest, SessionsWithoutBehaviourTrainAndPredict) {
+  write("dataset.yaml",
+        dataset_text() + "transforms:\n  stim: {source: stim, ops: [pixelnorm: {}, unsqueeze: 1], expose_as: stim}\n");
+  const auto recipe = begun({{"recipe.modulator.type", "none"}});
+  torch::manual_seed(3);
+  Group group{.name = "a"};
+  group.fields = {{"stim", at::rand({3, 1, 3, 4, 3}) - 0.5}, {"robs", at::ones({3, 2})}, {"dfs", at::ones({3, 2})}};
+  group.positions = {0, 1, 2};
+  std::vector<Group> groups;
+  groups.push_back(std::move(group));
+  const Batch batch(std::move(groups));
+  const Loss loss = *recipe->objectives().front().loss(batch, StepContext{});
+  EXPECT_TRUE(std::isfinite(loss.terms.front().sum.item<double>()));
+  const at::Tensor rates = recipe->predict({{"stim", at::rand({2, 1, 3, 4, 3}) - 0.5}}).at("rates");
+  EXPECT_EQ(rates.size(0), 2);
+  EXPECT_EQ(rates.size(1), 2);
 }
 
 TEST_F(RecipeTest, FrozenVisionIsAdaptersFrontendAndConvnet) {

@@ -151,6 +151,7 @@ void read_network(Json& keys, std::vector<Problem>& problems) {
     *blocks = first;
   }
   // If the file omits these keys, MONAI's defaults apply.
+  network.otherwise("latent_channels", 3);
   network.otherwise("norm_num_groups", 32);
   network.otherwise("norm_eps", 1e-6);
   network.otherwise("with_encoder_nonlocal_attn", true);

@@ -126,6 +126,7 @@ TEST_F(OriginalFiles, EnvironmentAndTrainingConfigBecomeKeys) {
 TEST_F(OriginalFiles, WhatAFileIsSilentAboutIsWhatTheOriginalTook) {
   const config::Resolved silent = resolve({R"({"autoencoder_def": {"channels": [32, 64]}, "autoencoder_train": {"lr": 1e-4}})"});
   const auto recipe = config::read<Sections>(silent.values).recipe;
+  EXPECT_EQ(recipe.latent_channels, 3);
   EXPECT_TRUE(recipe.with_encoder_nonlocal_attn);
   EXPECT_TRUE(recipe.with_decoder_nonlocal_attn);
   EXPECT_EQ(config::read<RunConfig>(silent.values).optim.schedule, optim::ScheduleKind::constant);

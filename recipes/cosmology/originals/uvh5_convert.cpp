@@ -68,6 +68,10 @@ class Converter {
     choose_length(first.axes);
     for (Role* role : {&foreground_, &signal_}) write(*role);
     refuse_all(problems_);
+    if (std::max(foreground_.axes.polarisations.size(), signal_.axes.polarisations.size()) > 1)
+      add_notice("split",
+                 "each polarisation has files of its own, of the same sky and times: a run may train on one and validate with "
+                 "another; --pol chooses one");
     if (wish_.made_signal_rms) make_signals();
     if (foreground_.written > 0 && signal_.written > 0) write_config(first.axes);
     return std::move(converted_);

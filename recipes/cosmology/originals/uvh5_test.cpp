@@ -151,6 +151,7 @@ TEST_F(Uvh5, AnyOrderOfRowsAndAntennasGivesTheSameValues) {
   std::reverse(other.freq_hz.begin(), other.freq_hz.end());
   std::reverse(other.times.begin(), other.times.end());
   const stdfs::path a = converted({.foreground = {made("a.uvh5", plain)}});
+  EXPECT_THAT(told_, HasSubstr("split: each polarisation has files of its own, of the same sky and times"));
   const stdfs::path b = converted({.foreground = {made("b.uvh5", other)}});
   for (const std::int64_t pol : {-5, -7, -8}) {
     const std::string name = "foreground/" + polarisation_name(pol) + "-t0000.h5";
@@ -273,6 +274,7 @@ TEST_F(Uvh5, ChoicesAreTakenAndSaid) {
                                                   .times = {1, -1},
                                                   .band_mhz = std::pair{100.5, 104.5}}});
   EXPECT_THAT(told_, HasSubstr("chosen: polarisations yx of xx, yx\n"));
+  EXPECT_THAT(told_, testing::Not(HasSubstr("split: ")));
   EXPECT_THAT(told_, HasSubstr("taken: 2 baselines, 2 channels, 2 times, polarisations yx\n"));
   EXPECT_THAT(told_, HasSubstr("foreground: 2 files of [2,2,1] baselines, channels, times"));
   const auto file_of = hdf5::File::open(to / "foreground" / "yx-t0001.h5");

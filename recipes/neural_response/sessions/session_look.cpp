@@ -136,6 +136,18 @@ void look_at_behavior(const Sessions& sessions, std::vector<std::string>& notice
   }
 }
 
+// A lag is a bin, so that sessions of other rates show one model other times at the same lag.
+void look_at_rates(const Sessions& sessions, std::vector<std::string>& notices) {
+  const Session& first = *sessions.all.front();
+  for (const auto& session : sessions.all) {
+    if (session->target_rate() == first.target_rate()) continue;
+    notices.push_back("session " + session->name() + " is read at " + significant(session->target_rate(), 5) + " Hz, session " +
+                      first.name() + " at " + significant(first.target_rate(), 5) +
+                      ": the same lags and filters are other times there. Next: give all sessions one sampling.target_rate");
+    return;
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> look_at_sessions(const Sessions& sessions) {
@@ -149,6 +161,7 @@ std::vector<std::string> look_at_sessions(const Sessions& sessions) {
     look_at_units(*session, notices);
   }
   look_at_behavior(sessions, notices);
+  look_at_rates(sessions, notices);
   return notices;
 }
 

@@ -436,8 +436,12 @@ class SessionOpener {
 
 namespace {
 
-// Throws unless all sessions have the same number of behavior's columns, because one model gets them all.
-void check_behavior(const Session& first, const Session& session) {
+// Throws unless all sessions have the same lags and the same number of behavior's columns, because one model gets them all.
+void check_alike(const Session& first, const Session& session) {
+  if (session.lags() != first.lags())
+    throw DataError({"session " + session.name() + " has " + std::to_string(session.lags()) + " lags of the stimulus, session " +
+                         first.name() + " has " + std::to_string(first.lags()),
+                     session.parts()[0].file->path().string(), "write keys_lags only in the file that names the sessions"});
   if (session.behavior_dim() == first.behavior_dim()) return;
   throw DataError({"session " + session.name() + " makes " + std::to_string(session.behavior_dim()) +
                        " numbers of behavior a bin, session " + first.name() + " makes " + std::to_string(first.behavior_dim()),
@@ -484,7 +488,7 @@ Sessions open_sessions(const RecipeConfig& recipe, const stdfs::path& dataset_fi
   for (SessionFile& session : asked.sessions) {
     const auto count = static_cast<std::ptrdiff_t>(session.types.size());
     sessions.all.push_back(SessionOpener(std::move(session), {next, next + count}, sessions.notices).take());
-    check_behavior(*sessions.all.front(), *sessions.all.back());
+    check_alike(*sessions.all.front(), *sessions.all.back());
     next += count;
   }
   return sessions;

@@ -13,6 +13,7 @@
 
 #include "millrace/format/npy.h"
 #include "recipes/neural_response/detail/test_sessions.h"
+#include "recipes/neural_response/sessions/session_look.h"
 
 namespace millrace::recipes::neural_response {
 namespace {
@@ -394,6 +395,17 @@ TEST_F(SessionTest, HostileHeadersAreRefused) {
     change(*file());
     EXPECT_THROW((void)open(), DataError);
   }
+}
+
+TEST_F(SessionTest, SessionsHaveOneNumberOfLagsAndOtherRatesAreTold) {
+  std::string text = dataset_text();
+  text.replace(text.find("sessions: [a]"), 13, "sessions: [a, b]");
+  write("dataset.yaml", text);
+  write("b/backimage.h5", "");
+  write("sessions/b.yaml", "session: b\ncids: [1]\nkeys_lags: {stim: [0, 1]}\n");
+  EXPECT_THAT(refused(), testing::HasSubstr("session b has 2 lags of the stimulus, session a has 3"));
+  write("sessions/b.yaml", "session: b\ncids: [1]\nsampling: {source_rate: 240, target_rate: 60}\n");
+  EXPECT_THAT(look_at_sessions(open()), testing::Contains(testing::HasSubstr("session b is read at 60 Hz, session a at 120")));
 }
 
 }  // namespace
