@@ -143,7 +143,16 @@ double Reporter::rate_of(std::int64_t samples, double seconds) const {
   return static_cast<double>(samples) * names_.units_per_sample / std::max(seconds, 1e-9);
 }
 
+// Further validations are expected to take the same part of the time as those of this process so far.
+std::optional<double> Reporter::seconds_to_end(std::int64_t step, std::int64_t total_steps, double seconds_per_step) const {
+  if (total_steps <= 0) return std::nullopt;
+  const std::int64_t made = began_at_ ? step - *began_at_ : 0;
+  const double validations = made > 0 ? validation_seconds_ / static_cast<double>(made) : 0;
+  return (seconds_per_step + validations) * static_cast<double>(total_steps - step);
+}
+
 void Reporter::step(const StepRecord& record) {
+  if (!began_at_) began_at_ = record.step - record.window.steps;
   rate_ = rate_of(record.window.samples, record.window.seconds);
   wait_share_ = record.times.share(telemetry::Phase::data_wait);
   own_log(record);
@@ -172,8 +181,7 @@ void Reporter::step_line(const StepRecord& record) const {
                                     .rate_unit = names_.rate_unit + "/s",
                                     .data_wait_share = wait_share_};
   const double per_step = record.window.seconds / static_cast<double>(std::max<std::int64_t>(record.window.steps, 1));
-  if (record.total_steps > 0 && record.window.steps > 0)
-    line.eta_seconds = per_step * static_cast<double>(record.total_steps - record.step);
+  if (record.window.steps > 0) line.eta_seconds = seconds_to_end(record.step, record.total_steps, per_step);
   for (const auto& [name, value] : record.window.means) {
     if (name == names_.loss || !record.window.means.shown_on_console(name) || is_term_of_later(record.objectives, name)) continue;
     line.extra += (line.extra.empty() ? "" : "  ") + name + " " + part_of_line(value);
@@ -283,11 +291,12 @@ void Reporter::progress(std::int64_t step, std::int64_t total_steps, std::uint64
                                     .rate = rate_,
                                     .rate_unit = names_.rate_unit + "/s",
                                     .data_wait_share = wait_share_};
-  if (total_steps > 0 && seconds_per_step > 0) line.eta_seconds = seconds_per_step * static_cast<double>(total_steps - step);
+  if (seconds_per_step > 0) line.eta_seconds = seconds_to_end(step, total_steps, seconds_per_step);
   sinks_.console->progress(line);
 }
 
 void Reporter::validation(const ValidationRecord& record) {
+  if (record.step > 0) validation_seconds_ += record.seconds;  // that of the weights before the first step comes only once
   std::vector<std::string> parts = {"validation", "step " + std::to_string(record.step)};
   add_metrics(parts, record.means, record.judged);
   if (!record.gained && record.best.best_step >= 0)

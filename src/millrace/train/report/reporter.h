@@ -111,6 +111,7 @@ class Reporter {
 
  private:
   [[nodiscard]] double rate_of(std::int64_t samples, double seconds) const;
+  [[nodiscard]] std::optional<double> seconds_to_end(std::int64_t step, std::int64_t total_steps, double seconds_per_step) const;
   void own_log(const StepRecord& record);
   void history_row(const Meter::EpochRow& row, const metrics::Means& means);
   void step_line(const StepRecord& record) const;
@@ -124,7 +125,9 @@ class Reporter {
   std::optional<StepLogWriter> step_log_;
   double rate_ = 0;  // the rate in the last step record
   double wait_share_ = 0;
-  Json metrics_described_;  // what the log's last line of kind "metrics" said
+  std::optional<std::int64_t> began_at_;  // the step before the first step of this process
+  double validation_seconds_ = 0;         // of this process so far
+  Json metrics_described_;                // what the log's last line of kind "metrics" said
 };
 
 // True if other programs used the cores for a share of the time that is worth reporting.

@@ -69,6 +69,20 @@ TEST_F(ReporterTest, EveryObjectiveIsInTheLineAndInTheLog) {
   EXPECT_FALSE(record.contains("lr"));
 }
 
+// 10 steps take 2 s, and a validation 6 s after each 20 steps of this process.
+TEST_F(ReporterTest, TheTimeToTheEndHasTheValidationsInIt) {
+  const std::string text = said([](Reporter& reporter) {
+    StepRecord record = two_objectives();
+    reporter.validation({.step = 0, .seconds = 100});
+    reporter.step(record);
+    record.step = 50;
+    reporter.validation({.step = 50, .seconds = 6});
+    reporter.step(record);
+  });
+  EXPECT_THAT(text, HasSubstr("ETA 12 s")) << "60 steps of 0.2 s, before the first validation";
+  EXPECT_THAT(text, HasSubstr("ETA 25 s")) << "50 steps of 0.2 s, and 0.3 s for validations";
+}
+
 TEST_F(ReporterTest, ALineHasTheTermsOfTheFirstObjectiveAndNoMoreDecimalsThanItNeeds) {
   const std::string text = said([](Reporter& reporter) {
     StepRecord record = two_objectives();
