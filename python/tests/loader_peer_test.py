@@ -157,6 +157,14 @@ class Batches(LoaderTest):
         np.savez(self.folder / "scan[1]/a.npz", n=np.array(7))
         self.assertEqual(next(iter(self.loader(mr.npz(self.folder / "scan[1]/*.npz"), 1, as_="numpy")))["n"].tolist(), [7])
 
+    def test_files_that_a_folder_leaves_out_are_named(self):
+        folder = self.folder / "mixed"
+        folder.mkdir()
+        np.savez(folder / "a.npz", x=np.zeros(3))
+        (folder / "b.webp").write_bytes(b"")
+        with self.assertWarnsRegex(mr.LoaderWarning, 'is left out: "b.webp"'):
+            self.loader(mr.npz(folder))
+
     def test_ranks_share_an_epoch(self):
         seen = []
         for rank in range(3):

@@ -126,7 +126,9 @@ SourcePtr open_images(const Part& part) {
     return std::make_shared<ImageSource>(files_of(part, keys.files, {".png", ".jpg", ".jpeg"}), samples);
   }
   if (!keys.files.empty()) refuse_part(part, "both files and labelled are given", "give one of them");
-  return std::make_shared<ImageSource>(labelled_files_in(part.input.folder / keys.labelled), samples);
+  LabelledFiles labelled = labelled_files_in(part.input.folder / keys.labelled);
+  if (part.input.notices != nullptr) std::ranges::move(labelled.notices, std::back_inserter(*part.input.notices));
+  return std::make_shared<ImageSource>(std::move(labelled), samples);
 }
 
 struct NpyKeys {
@@ -206,7 +208,7 @@ std::vector<fs::path> files_of(const Part& part, const std::vector<std::string>&
       if (!fs::is_directory(path, none)) {
         found.push_back(path);
       } else {
-        std::ranges::copy(files_in(path, endings), std::back_inserter(found));
+        std::ranges::copy(files_in(path, endings, part.input.notices), std::back_inserter(found));
       }
       continue;
     }
