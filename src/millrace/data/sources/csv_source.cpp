@@ -263,10 +263,13 @@ TableSeen look_at_table(const std::filesystem::path& path) {
 }
 
 std::string read_as(const TableSeen& seen) {
+  const bool has_numbers =
+      std::ranges::all_of(seen.columns, [](const std::string& name) { return number<double>(name).has_value(); });
   return with_commas(seen.rows) + (seen.rows == 1 ? " row of " : " rows of ") +
          (seen.columns.size() == 1 ? "1 column"
                                    : std::to_string(seen.columns.size()) + " columns, separated by " + word_of(seen.separator)) +
-         (seen.had_mark ? "; a byte-order mark is ignored" : "");
+         (seen.had_mark ? "; a byte-order mark is ignored" : "") +
+         (has_numbers ? "; the first row, which names the columns, holds numbers" : "");
 }
 
 std::string CsvSource::describe(std::int64_t index) const {

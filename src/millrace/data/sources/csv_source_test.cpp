@@ -141,6 +141,8 @@ TEST_F(CsvSourceTest, TablesWithoutNamesOrLineFeedsSayWhatToDo) {
   EXPECT_EQ(refusal("x,y\r1,2\r", {{"x"}}).what, "the table's lines end in carriage returns alone");
   const std::string next = refusal("1.5,2\n3,4\n", {{"x"}}).next;
   EXPECT_EQ(next, "the first row must name the columns, and it holds numbers; columns, separated by commas: \"1.5\", \"2\"");
+  EXPECT_EQ(read_as(look_at_table(put("t.csv", "1.5,2\n3,4\n"))),
+            "1 row of 2 columns, separated by commas; the first row, which names the columns, holds numbers");
   EXPECT_THAT(refusal("n;x\n1;1,500\n", {{"x"}}).next, HasSubstr("a comma may mark decimals or thousands"));
 }
 
