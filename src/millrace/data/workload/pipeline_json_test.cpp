@@ -119,6 +119,14 @@ TEST(PipelineJson, what_folders_leave_out_is_noted) {
   EXPECT_EQ(notices(R"({"kind": "images", "files": ["mixed/a/1.png"]})"), "");
 }
 
+TEST(PipelineJson, files_that_are_named_twice_are_noted) {
+  std::filesystem::create_directories("twice");
+  for (const char* name : {"twice/1.png", "twice/2.png"}) std::ofstream(name) << "";
+  std::vector<std::string> lines;
+  (void)pipeline_from(Json::parse(R"({"kind": "images", "files": ["twice/*.png", "twice/2.png"]})"), {.notices = &lines});
+  EXPECT_THAT(lines, testing::ElementsAre(HasSubstr("1 of 3 files are named before")));
+}
+
 TEST(PipelineJson, mistakes_name_their_place) {
   const auto what = [](const std::string& json) -> std::string {
     try {

@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "millrace/base/error.h"
@@ -254,6 +255,14 @@ std::vector<fs::path> files_of(const Part& part, const std::vector<std::string>&
     std::sort(found.begin() + static_cast<std::ptrdiff_t>(before), found.end());
   }
   if (found.empty()) refuse_part(part, "no file is named", "give files or a pattern");
+  std::vector<std::string_view> sorted;
+  for (const fs::path& path : found) sorted.emplace_back(path.native());
+  std::ranges::sort(sorted);
+  const auto repeated = static_cast<std::int64_t>(sorted.end() - std::unique(sorted.begin(), sorted.end()));
+  if (repeated > 0 && part.input.notices != nullptr) {
+    part.input.notices->push_back(with_commas(repeated) + " of " + with_commas(std::ssize(found)) +
+                                  " files are named before, as by a pattern and by name: their samples come more than once");
+  }
   return found;
 }
 
