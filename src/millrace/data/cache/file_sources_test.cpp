@@ -95,6 +95,20 @@ TEST_F(FileSourcesTest, NiftiHeadersThatDisagreeAreSaid) {
   EXPECT_EQ(words({a, b, a}, false), words({a, b, a}, true) + scale);
 }
 
+// A run went on with other voxels when only the second file of a pair had changed.
+TEST_F(FileSourcesTest, BothFilesOfAPairCount) {
+  std::vector<std::int16_t> values(120, 1);
+  const stdfs::path header = put("p.hdr", test::NiftiMaker{.dim = {6, 5, 4}, .pair = true}.header());
+  const auto print = [&] { return NiftiSource({header}, {}).fingerprint(); };
+  const stdfs::path voxels = put("p.img", test::NiftiMaker::voxels(values, false));
+  const std::string before = print();
+  EXPECT_EQ(print(), before);
+  values.back() = 2;
+  EXPECT_EQ(put("p.img", test::NiftiMaker::voxels(values, false)), voxels);
+  EXPECT_NE(print(), before);
+  EXPECT_NE(NiftiSource({voxels}, {}).fingerprint(), print());
+}
+
 TEST_F(FileSourcesTest, NiftiPatchesAreDrawnFromTheReadsStream) {
   const std::vector<stdfs::path> files = {volume("a.nii", 0), volume("b.nii.gz", 0), volume("c.nii", 0, {9, 9, 9})};
   const NiftiSource source(files, {.patch = {2, 3, 4}});

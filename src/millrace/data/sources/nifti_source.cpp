@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <system_error>
 #include <utility>
 
 #include "millrace/base/doing.h"
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
+#include "millrace/base/hash.h"
 #include "millrace/base/input_file.h"
+#include "millrace/base/utf8.h"
 #include "millrace/data/files/nifti_words.h"
 #include "millrace/data/sources/detail/file_list.h"
 
@@ -47,6 +50,31 @@ KeptVolume kept_of(const NiftiHeader& header) {
   MR_CHECK(header.shape.size() <= kept.shape.size(), "a NIfTI volume has at most seven axes");
   std::copy(header.shape.begin(), header.shape.end(), kept.shape.begin());
   return kept;
+}
+
+// The content of the other file of each pair: the list names the header or the voxels, and stamps cover only what it names.
+// Without this, a run would go on with other voxels, and a cache would give the old ones. "" if no file is of a pair.
+std::string partners_text(std::span<const std::filesystem::path> files) {
+  std::vector<std::filesystem::path> partners;
+  for (const std::filesystem::path& path : files) {
+    std::filesystem::path base = path;
+    if (to_lower(base.extension().string()) == ".gz") base.replace_extension();
+    const std::string own = base.extension().string();
+    const std::string kind = to_lower(own);
+    if (kind != ".hdr" && kind != ".img") continue;
+    const bool is_header = kind == ".hdr";
+    base.replace_extension(own == kind ? (is_header ? ".img" : ".hdr") : (is_header ? ".IMG" : ".HDR"));
+    for (const char* ending : {"", ".gz", ".GZ"}) {
+      std::filesystem::path partner = base;
+      partner += ending;
+      std::error_code ignored;
+      if (std::filesystem::exists(partner, ignored)) partners.push_back(std::move(partner));
+    }
+  }
+  if (partners.empty()) return "";
+  std::string contents;
+  for (const FileStamp& stamp : stamps_of(partners)) contents += std::to_string(stamp.size) + ' ' + stamp.digest + '\n';
+  return " pairs crc32c " + std::to_string(crc32c(std::as_bytes(std::span(contents))));
 }
 
 // Describes the first file, and what the headers of up to kMost files say against it. Volumes that lie otherwise are mixed with
@@ -106,7 +134,7 @@ NiftiSource::NiftiSource(std::vector<std::filesystem::path> files, NiftiSamples 
                   (whole             ? " whole "
                    : samples_.random ? " random "
                                      : " middle ") +
-                  to_text(field_.shape);
+                  to_text(field_.shape) + partners_text(files_);
 }
 
 void NiftiSource::judge(const std::filesystem::path& path, const NiftiHeader& header) const {
