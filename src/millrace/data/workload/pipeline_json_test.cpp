@@ -107,7 +107,7 @@ TEST(PipelineJson, what_folders_leave_out_is_noted) {
   }
   const auto notices = [](const char* json) {
     std::vector<std::string> lines;
-    (void)pipeline_from(Json::parse(json), {.notices = &lines});
+    (void)pipeline_from(Json::parse(json), {.folder = "", .notices = &lines});
     std::string text;
     for (const std::string& line : lines) text += line + '\n';
     return text;
@@ -123,7 +123,8 @@ TEST(PipelineJson, files_that_are_named_twice_are_noted) {
   std::filesystem::create_directories("twice");
   for (const char* name : {"twice/1.png", "twice/2.png"}) std::ofstream(name) << "";
   std::vector<std::string> lines;
-  (void)pipeline_from(Json::parse(R"({"kind": "images", "files": ["twice/*.png", "twice/2.png"]})"), {.notices = &lines});
+  (void)pipeline_from(Json::parse(R"({"kind": "images", "files": ["twice/*.png", "twice/2.png"]})"),
+                      {.folder = "", .notices = &lines});
   EXPECT_THAT(lines, testing::ElementsAre(HasSubstr("1 of 3 files are named before")));
 }
 
