@@ -201,6 +201,7 @@ class Loader:
         self._bad = 0                     # samples of these batches that could not be read
         self._resumed = False             # the next loop continues this epoch
         self._notes: list[str] = []
+        self._show_messages()  # what the opening found, such as files that a folder leaves out
 
     # -- the loop
 

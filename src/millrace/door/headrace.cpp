@@ -177,6 +177,7 @@ struct headrace_loader {
     cache = std::move(open.cache);
     cache_reason = std::move(open.cache_reason);
     datasets = open.pipeline.datasets;
+    for (const std::string& text : open.notices) messages.add("warning", text);
     open.options.warn = [this](const std::string& text) { messages.add("warning", text); };
     open.options.note = [this](const std::string& text) { messages.add("note", text); };
     if (watch != nullptr) open.options.arena = arena = std::make_shared<WatchedArena>(*watch);

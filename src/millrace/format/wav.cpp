@@ -49,6 +49,13 @@ WavLayout layout_from(const InputFile& file, std::span<const std::byte> chunk) {
                       file.path().string(), "write it anew: ffmpeg -i FILE -c:a pcm_s16le OUT.wav"});
   }
   if (layout.channels < 1 || layout.rate < 1) refuse_wav(file, "the sound has no channel or no rate");
+  // A number may be stored in more bytes than its bits need. Read as if it were not, all numbers after the first are wrong.
+  const std::int64_t each = number_at<std::uint16_t>(chunk, 12) / layout.channels;
+  if (each > layout.bits / 8) {
+    throw UnreadKind({"the sound has numbers of " + std::to_string(layout.bits) + " bits in " + std::to_string(each) +
+                          " bytes, which Millrace does not read",
+                      file.path().string(), "write it anew: ffmpeg -i FILE -c:a pcm_s16le OUT.wav"});
+  }
   return layout;
 }
 
@@ -89,6 +96,11 @@ WavFile::WavFile(const std::filesystem::path& path) : file_(std::make_unique<Inp
       if (begin + bytes > file_->size()) {
         refuse_wav(*file_, "the sound is cut off: " + with_commas(static_cast<std::int64_t>(file_->size() - begin)) + " of " +
                                with_commas(static_cast<std::int64_t>(bytes)) + " bytes are there");
+      }
+      if (bytes == 0 && file_->size() > begin) {
+        refuse_wav(*file_, "the sound's header announces 0 bytes, " +
+                               with_commas(static_cast<std::int64_t>(file_->size() - begin)) +
+                               " follow: its recording was not finished");
       }
       first_ = begin;
       layout_.frames = static_cast<std::int64_t>(bytes) / (layout_.channels * (layout_.bits / 8));

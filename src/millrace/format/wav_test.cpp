@@ -75,5 +75,17 @@ TEST(Wav, WhatIsDamagedCompressedOrNoSoundIsRefused) {
   for (std::size_t bytes = 0; bytes < sound.size(); ++bytes) EXPECT_THROW((void)read(sound.substr(0, bytes)), DataError) << bytes;
 }
 
+// Both were read in silence: numbers made of the wrong bytes, and a sound without numbers.
+TEST(Wav, HeadersThatDoNotFitTheNumbersAreRefused) {
+  constexpr std::size_t kBlockBytes = 32, kDataBytes = 40;
+  std::string padded = wav(1, 2, 24, std::string(16, 'x'));
+  padded[kBlockBytes] = 8;
+  EXPECT_THAT(refused(padded), HasSubstr("numbers of 24 bits in 4 bytes, which Millrace does not read"));
+  std::string unfinished = wav(1, 1, 16, std::string(8, 'x'));
+  unfinished[kDataBytes] = 0;
+  EXPECT_THAT(refused(unfinished), HasSubstr("announces 0 bytes, 8 follow: its recording was not finished"));
+  EXPECT_THAT(read(wav(1, 1, 16, "")), testing::IsEmpty());
+}
+
 }  // namespace
 }  // namespace millrace::format

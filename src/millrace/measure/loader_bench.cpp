@@ -106,7 +106,7 @@ Json bench_workload(const data::Workload& workload, const std::filesystem::path&
   const double opened = steady_seconds();
   std::unique_ptr<ConvolutionStep> step;
   if (options.step_ms > 0) step.reset(new ConvolutionStep(ConvolutionStep::for_milliseconds(options.step_ms)));
-  std::vector<std::string> notes;
+  std::vector<std::string> notes = open.notices;
   open.options.note = [&notes](const std::string& line) { notes.push_back(line); };
   const double began = steady_seconds();
   data::Loader loader(open.pipeline, open.options);

@@ -78,6 +78,37 @@ TEST_F(FileSourcesTest, NiftiVolumesAreSamples) {
   EXPECT_EQ(rows_of<float>(scaled, {0})[119], 238.0F);
 }
 
+// Mixed directions, and numbers without their scale, were learned without a word.
+TEST_F(FileSourcesTest, NiftiHeadersThatDisagreeAreSaid) {
+  const stdfs::path a = volume("a.nii", 0);
+  const std::vector<std::int16_t> values(120);
+  const stdfs::path b =
+      put("b.nii", test::NiftiMaker{.dim = {6, 5, 4}, .sform = 1, .srow = {1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0}}.file(values));
+  const auto words = [](std::vector<stdfs::path> files, bool as_float) {
+    return NiftiSource(std::move(files), {.as_float = as_float}).read_as();
+  };
+  const std::string scale = "; numbers as stored, without the header's scale (slope 2, intercept 0 in a.nii)";
+  EXPECT_EQ(words({a}, false), words({a}, true) + scale);
+  EXPECT_THAT(words({a}, true), testing::Not(HasSubstr(";")));
+  EXPECT_THAT(words({a, b, a}, true),
+              HasSubstr("; 1 of 3 files looked at lies otherwise (RAS in b.nii), all are read as stored"));
+  EXPECT_EQ(words({a, b, a}, false), words({a, b, a}, true) + scale);
+}
+
+// A run went on with other voxels when only the second file of a pair had changed.
+TEST_F(FileSourcesTest, BothFilesOfAPairCount) {
+  std::vector<std::int16_t> values(120, 1);
+  const stdfs::path header = put("p.hdr", test::NiftiMaker{.dim = {6, 5, 4}, .pair = true}.header());
+  const auto print = [&] { return NiftiSource({header}, {}).fingerprint(); };
+  const stdfs::path voxels = put("p.img", test::NiftiMaker::voxels(values, false));
+  const std::string before = print();
+  EXPECT_EQ(print(), before);
+  values.back() = 2;
+  EXPECT_EQ(put("p.img", test::NiftiMaker::voxels(values, false)), voxels);
+  EXPECT_NE(print(), before);
+  EXPECT_NE(NiftiSource({voxels}, {}).fingerprint(), print());
+}
+
 TEST_F(FileSourcesTest, NiftiPatchesAreDrawnFromTheReadsStream) {
   const std::vector<stdfs::path> files = {volume("a.nii", 0), volume("b.nii.gz", 0), volume("c.nii", 0, {9, 9, 9})};
   const NiftiSource source(files, {.patch = {2, 3, 4}});

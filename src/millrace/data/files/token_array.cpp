@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "millrace/base/doing.h"
@@ -150,7 +151,15 @@ class FileTokens final : public TokenArray {
     }
     size_ = static_cast<std::int64_t>(file_.size() / token_bytes);
     if (size_ == 0) throw DataError({.what = name_ + " is empty", .where = "", .next = "check the program that made it"});
+    refuse_a_header();
     const std::uint32_t crc = scan(std::nullopt);
+    if (has_wider_ids()) {
+      throw DataError(
+          {.what = name_ + " seems to hold ids of more than " + std::to_string(token_bytes) +
+                   " bytes: every second one that is read is 0",
+           .where = "",
+           .next = "say the size in which it was written, 2 or 4, or write it again: ids.astype('<u2').tofile(FILE)"});
+    }
     fingerprint_ = "tokens " + std::to_string(size_) + " x " + std::to_string(token_bytes) + " crc32c " + std::to_string(crc);
   }
 
@@ -170,6 +179,42 @@ class FileTokens final : public TokenArray {
     throw DataError({.what = name_ + " is not a valid token file: it has " + what,
                      .where = where,
                      .next = "remove it; a file in a cache folder is made again from its sources"});
+  }
+
+  // The first bytes of a file with a header would be learned as ids, and shift or split all others.
+  void refuse_a_header() const {
+    std::array<char, sizeof(Header::magic)> start{};
+    if (file_.size() < start.size()) return;
+    file_.read(0, std::as_writable_bytes(std::span(start)));
+    const std::string_view text(start.data(), start.size());
+    if (start == Header{}.magic) {
+      throw DataError({.what = name_ + " is a token file of Millrace, not bare ids",
+                       .where = "byte 0",
+                       .next = "leave out the size of an id, which the file states"});
+    }
+    if (text.starts_with("\x93NUMPY")) {
+      throw DataError({.what = name_ + " is a .npy file, not bare ids: its header would be read as ids",
+                       .where = "byte 0",
+                       .next = "write bare ids: numpy.load(FILE).astype('<u2').tofile(NEW); '<u4' for ids above 65535"});
+    }
+  }
+
+  // True if every second number is 0, as when ids of 4 or 8 bytes are read as ids of 2.
+  [[nodiscard]] bool has_wider_ids() const {
+    constexpr std::int64_t kLeast = 256;
+    constexpr std::int64_t kMost = 65536;
+    if (size_ < kLeast) return false;
+    const std::int64_t count = std::min(size_, kMost);
+    std::vector<std::byte> bytes(static_cast<std::size_t>(count) * token_bytes_);
+    read(0, count, bytes.data());
+    bool has_ids = false;
+    for (std::size_t at = 0; at < bytes.size(); at += token_bytes_) {
+      const std::span<const std::byte> id = std::span<const std::byte>(bytes).subspan(at, token_bytes_);
+      const bool is_zero = std::all_of(id.begin(), id.end(), [](std::byte b) { return b == std::byte{0}; });
+      if (at / token_bytes_ % 2 == 1 && !is_zero) return false;
+      has_ids = has_ids || !is_zero;
+    }
+    return has_ids;
   }
 
   Header read_header() const {

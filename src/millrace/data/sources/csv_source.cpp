@@ -63,9 +63,16 @@ struct Columns {
 class Table {
  public:
   Table(const std::filesystem::path& path, std::string_view text)
-      : path_(path), separator_(format::csv_separator(text)), reader_(text, separator_) {}
+      : path_(path), separator_(format::csv_separator(text)), reader_(text, separator_) {
+    const std::size_t returns = text.find('\r');
+    has_one_line_ = text.find('\n') == std::string_view::npos && returns != std::string_view::npos && returns + 1 < text.size();
+  }
 
   void read_header() {
+    if (has_one_line_) {
+      throw DataError(
+          {"the table's lines end in carriage returns alone", path_.string(), "write line feeds: tr '\\r' '\\n' < FILE > NEW"});
+    }
     if (!reader_.next(header_))
       throw DataError({"the table is empty", path_.string(), "give a file whose first row names its columns"});
     for (std::string& name : header_) name = std::string(trimmed(name));
@@ -77,11 +84,15 @@ class Table {
     constexpr std::size_t kMost = 20;
     const std::size_t listed = std::min(header_.size(), kMost);
     const std::string near = nearest(column, header_.data(), header_.data() + header_.size());
+    const bool has_numbers =
+        std::ranges::all_of(header_, [](const std::string& name) { return number<double>(name).has_value(); });
     throw DataError({count == 0 ? "the table has no column " + quoted(column) : "the table has two columns " + quoted(column),
                      where(),
-                     (near.empty() || count > 1 ? "" : "did you mean " + quoted(near) + "? ") + "columns, separated by " +
-                         word_of(separator_) + ": " + joined(std::span(header_).first(listed), ", ", shown) +
-                         (listed < header_.size() ? ", …" : "")});
+                     (has_numbers                 ? "the first row must name the columns, and it holds numbers; "
+                      : near.empty() || count > 1 ? ""
+                                                  : "did you mean " + quoted(near) + "? ") +
+                         "columns, separated by " + word_of(separator_) + ": " +
+                         joined(std::span(header_).first(listed), ", ", shown) + (listed < header_.size() ? ", …" : "")});
   }
 
   // Reads the next row. Returns false if there are no more rows.
@@ -102,7 +113,7 @@ class Table {
   void take(Columns& columns) {
     for (const std::size_t place : columns.places) {
       if (columns.field->dtype == DType::f32) {
-        columns.floats.push_back(static_cast<float>(value_of<double>(place)));
+        columns.floats.push_back(as_float(place, value_of<double>(place)));
         watch_marks(place);
       } else {
         columns.integers.push_back(value_of<std::int64_t>(place));
@@ -113,6 +124,7 @@ class Table {
   [[nodiscard]] std::int64_t line() const { return reader_.line(); }
   [[nodiscard]] char separator() const { return separator_; }
   [[nodiscard]] const std::vector<std::string>& header() const { return header_; }
+  [[nodiscard]] const std::string& rounded() const { return rounded_; }  // "" if no whole number was rounded
   // What a cell holds: a number as C writes it, a number with a decimal comma, another text, or nothing.
   enum class Cell : std::uint8_t { number, decimal_comma, text, empty };
   [[nodiscard]] Cell cell_at(std::size_t place) const {
@@ -122,6 +134,25 @@ class Table {
   }
 
  private:
+  // Throws DataError if the value is larger than any 32-bit float. Notes the first whole number that is rounded, because numbers
+  // of samples and times in seconds then look like those of their neighbours.
+  float as_float(std::size_t place, double value) {
+    if (std::isfinite(value) && std::abs(value) > static_cast<double>(std::numeric_limits<float>::max())) {
+      throw DataError(
+          {"column " + shown(header_[place]) + " holds " + shown(row_[place]) + ", which is too large for a 32-bit float",
+           where(), "give the column in a larger unit"});
+    }
+    const auto result = static_cast<float>(value);
+    if (rounded_.empty() && std::isfinite(value) && static_cast<double>(result) != value) {
+      const std::string_view cell = trimmed(row_[place]);
+      if (cell.find_first_not_of("+-0123456789") == std::string_view::npos) {
+        rounded_ = "column " + shown(header_[place]) + " is rounded to 32-bit floats: " + std::string(cell) + " becomes " +
+                   fixed(static_cast<double>(result), 0) + ", which a field of whole numbers would keep";
+      }
+    }
+    return result;
+  }
+
   // Throws DataError if the table has both numbers with commas and numbers with points, because a point next to decimal commas
   // may separate thousands, as in 1.500 next to 12,5.
   void watch_marks(std::size_t place) {
@@ -145,16 +176,22 @@ class Table {
       if (const auto value = format::csv_value(trimmed(cell), separator_ != ',')) return *value;
     }
     const bool empty = trimmed(cell).empty();
+    const bool has_comma =
+        cell.find(',') != std::string::npos && cell.find_first_not_of("+-0123456789., \t") == std::string::npos;
     const char* const kind = std::is_same_v<T, double> ? "a number" : "a whole number";
     throw DataError(
         {"column " + shown(header_[place]) + (empty ? " is empty" : " holds " + shown(cell)) + ", which is not " + kind, where(),
-         empty ? "fill the cell in, or remove the row" : "correct the cell, or remove the row"});
+         empty       ? "fill the cell in, or remove the row"
+         : has_comma ? "a comma may mark decimals or thousands: write a decimal point, and no marks between thousands"
+                     : "correct the cell, or remove the row"});
   }
 
   const std::filesystem::path& path_;
   char separator_;
   format::CsvReader reader_;
   std::vector<std::string> header_, row_;
+  bool has_one_line_ = false;  // the text has carriage returns, but no line feed
+  std::string rounded_;
   std::string with_comma_, with_point_;  // the first number with a comma, and the first with a point
 };
 
@@ -192,7 +229,7 @@ CsvSource::CsvSource(std::filesystem::path path, const std::vector<CsvField>& fi
     throw DataError({"the table has no rows", path_.string(), "give a file with a row for each sample below the header"});
   TableSeen seen = seen_of(table, text);
   seen.rows = std::ssize(lines_);
-  read_as_ = data::read_as(seen);
+  read_as_ = data::read_as(seen) + (table.rounded().empty() ? "" : "; " + table.rounded());
   fingerprint_ = "csv " + std::to_string(lines_.size()) + " rows";
   std::vector<MemoryArray> arrays;
   for (Columns& columns : all) {
@@ -226,10 +263,13 @@ TableSeen look_at_table(const std::filesystem::path& path) {
 }
 
 std::string read_as(const TableSeen& seen) {
+  const bool has_numbers =
+      std::ranges::all_of(seen.columns, [](const std::string& name) { return number<double>(name).has_value(); });
   return with_commas(seen.rows) + (seen.rows == 1 ? " row of " : " rows of ") +
          (seen.columns.size() == 1 ? "1 column"
                                    : std::to_string(seen.columns.size()) + " columns, separated by " + word_of(seen.separator)) +
-         (seen.had_mark ? "; a byte-order mark is ignored" : "");
+         (seen.had_mark ? "; a byte-order mark is ignored" : "") +
+         (has_numbers ? "; the first row, which names the columns, holds numbers" : "");
 }
 
 std::string CsvSource::describe(std::int64_t index) const {

@@ -121,6 +121,31 @@ TEST_F(CsvSourceTest, TablesOfSpreadsheetsAreRead) {
   EXPECT_EQ(refused(std::string("\xFF\xFEx\0\n\0", 6)), "the table is UTF-16 text with a byte-order mark, not UTF-8");
 }
 
+// Infinity and the number of another row: both came out of a table without a word.
+TEST_F(CsvSourceTest, NumbersThatFloatsDoNotHoldAreSaid) {
+  const Message large = refusal("x\n1\n-1e39\n", {{"x"}});
+  EXPECT_EQ(large.what, "column \"x\" holds \"-1e39\", which is too large for a 32-bit float");
+  EXPECT_EQ(large.where, "t.csv line 3");
+  EXPECT_EQ(refusal("x\n-inf\n3.4028234663852886e38\n", {{"x"}}).what, "accepted");
+  const auto words = [&](const std::string& table, DType dtype) {
+    return CsvSource(put("t.csv", table), {{.name = "x", .dtype = dtype}}).read_as();
+  };
+  EXPECT_EQ(words("x\n16777216\n16777217\n16777219\n", DType::f32),
+            "3 rows of 1 column; column \"x\" is rounded to 32-bit floats: 16777217 becomes 16777216, which a field of whole "
+            "numbers would keep");
+  EXPECT_EQ(words("x\n16777217\n", DType::i64), "1 row of 1 column");
+  EXPECT_EQ(words("x\n0.1\n6.02e23\nnan\n", DType::f32), "3 rows of 1 column");
+}
+
+TEST_F(CsvSourceTest, TablesWithoutNamesOrLineFeedsSayWhatToDo) {
+  EXPECT_EQ(refusal("x,y\r1,2\r", {{"x"}}).what, "the table's lines end in carriage returns alone");
+  const std::string next = refusal("1.5,2\n3,4\n", {{"x"}}).next;
+  EXPECT_EQ(next, "the first row must name the columns, and it holds numbers; columns, separated by commas: \"1.5\", \"2\"");
+  EXPECT_EQ(read_as(look_at_table(put("t.csv", "1.5,2\n3,4\n"))),
+            "1 row of 2 columns, separated by commas; the first row, which names the columns, holds numbers");
+  EXPECT_THAT(refusal("n;x\n1;1,500\n", {{"x"}}).next, HasSubstr("a comma may mark decimals or thousands"));
+}
+
 TEST_F(CsvSourceTest, FoldersAreClasses) {
   const std::vector<std::byte> pixels(4, std::byte{9});
   const std::string png = test::text_of(format::encode_png({2, 2, format::Pixels::gray}, pixels));

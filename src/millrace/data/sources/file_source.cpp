@@ -98,6 +98,10 @@ FileSource::FileSource(LabelledFiles files, FileSamples samples) : FileSource(st
   MR_CHECK(files.labels.size() == files_.size(), "a label for each file");
   labels_ = std::move(files.labels);
   classes_ = std::move(files.classes);
+  if (std::any_of(fields_.begin(), fields_.end(), [](const Field& field) { return field.name == "label"; })) {
+    throw DataError({"the files have an array \"label\", and the name of the folder gives a field \"label\" too",
+                     files_.front().string(), "rename the array, or give the files without their folders' labels"});
+  }
   fields_.push_back({"label", DType::i64, {}});
   fingerprint_ += " labels crc32c " + std::to_string(crc32c(std::as_bytes(std::span(labels_))));
 }

@@ -92,6 +92,19 @@ TEST(FileSource, ArraysOfAnNpzAreFieldsUnderTheirNames) {
   EXPECT_THAT(rows_of<float>(source, {0}, 0, 1), ElementsAre(0.5F));
 }
 
+// Two fields of one name: which of them a batch gives under it would be a matter of chance.
+TEST(FileSource, AnArrayMayNotTakeTheNameOfTheFoldersLabel) {
+  const std::vector<std::int64_t> label = {3};
+  for (const char* folder : {"named/a", "named/b"}) {
+    Fs::real().create_directories(folder);
+    const auto file = Fs::real().create(std::string(folder) + "/s.npz");
+    format::write_npz(*file, std::vector<format::NpzArray>{{{"label", DType::i64, {1}}, std::as_bytes(std::span(label))}});
+    file->close();
+  }
+  EXPECT_EQ(refusal_reason<DataError>([] { const FileSource named(labelled_files_in("named", {".npz"})); }, "named/a/s.npz"),
+            "the files have an array \"label\", and the name of the folder gives a field \"label\" too");
+}
+
 TEST(FileSource, SoundsAreFractionsAndPicturesHaveChannelsFirst) {
   put("sounds/a.wav", sound(8000, {16384, -32768}));
   const FileSource sounds(files_in("sounds", {".wav"}), {.field = "wave"});

@@ -3,11 +3,15 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <system_error>
 #include <utility>
 
+#include "millrace/base/doing.h"
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
+#include "millrace/base/hash.h"
 #include "millrace/base/input_file.h"
+#include "millrace/base/utf8.h"
 #include "millrace/data/files/nifti_words.h"
 #include "millrace/data/sources/detail/file_list.h"
 
@@ -48,6 +52,66 @@ KeptVolume kept_of(const NiftiHeader& header) {
   return kept;
 }
 
+// The content of the other file of each pair: the list names the header or the voxels, and stamps cover only what it names.
+// Without this, a run would go on with other voxels, and a cache would give the old ones. "" if no file is of a pair.
+std::string partners_text(std::span<const std::filesystem::path> files) {
+  std::vector<std::filesystem::path> partners;
+  for (const std::filesystem::path& path : files) {
+    std::filesystem::path base = path;
+    if (to_lower(base.extension().string()) == ".gz") base.replace_extension();
+    const std::string own = base.extension().string();
+    const std::string kind = to_lower(own);
+    if (kind != ".hdr" && kind != ".img") continue;
+    const bool is_header = kind == ".hdr";
+    base.replace_extension(own == kind ? (is_header ? ".img" : ".hdr") : (is_header ? ".IMG" : ".HDR"));
+    for (const char* ending : {"", ".gz", ".GZ"}) {
+      std::filesystem::path partner = base;
+      partner += ending;
+      std::error_code ignored;
+      if (std::filesystem::exists(partner, ignored)) partners.push_back(std::move(partner));
+    }
+  }
+  if (partners.empty()) return "";
+  std::string contents;
+  for (const FileStamp& stamp : stamps_of(partners)) contents += std::to_string(stamp.size) + ' ' + stamp.digest + '\n';
+  return " pairs crc32c " + std::to_string(crc32c(std::as_bytes(std::span(contents))));
+}
+
+// Describes the first file, and what the headers of up to kMost files say against it. Volumes that lie otherwise are mixed with
+// the others, and stored numbers mean something else in each file that has a scale of its own.
+std::string words_of(std::span<const std::filesystem::path> files, const NiftiHeader& first, bool as_float) {
+  constexpr std::size_t kMost = 64;
+  const std::size_t looked = std::min(files.size(), kMost);
+  const std::string axes = orientation_of(first);
+  std::size_t turned = 0;
+  std::string example;
+  std::string scale;
+  for (std::size_t i = 0; i < looked; ++i) {
+    const std::filesystem::path& path = files[i * files.size() / looked];
+    doing_moved();
+    try {
+      const NiftiFile file(path);
+      const NiftiHeader& header = file.header();
+      const std::string own = orientation_of(header);
+      if (own != axes && turned++ == 0) example = own + " in " + path.filename().string();
+      if (!as_float && header.scaled && scale.empty()) {
+        scale = "slope " + significant(header.slope, 6) + ", intercept " + significant(header.intercept, 6) + " in " +
+                path.filename().string();
+      }
+    } catch (const DataError&) {
+      continue;  // the read reports the error
+    }
+  }
+  std::string text = data::read_as(first);
+  if (files.size() > 1) text += ", as the first of " + with_commas(std::ssize(files)) + " files says";
+  if (turned > 0) {
+    text += "; " + std::to_string(turned) + " of " + std::to_string(looked) + " files looked at " +
+            (turned == 1 ? "lies" : "lie") + " otherwise (" + example + "), all are read as stored";
+  }
+  if (!scale.empty()) text += "; numbers as stored, without the header's scale (" + scale + ")";
+  return text;
+}
+
 std::size_t kept_bytes(const NiftiHeader& header) { return sizeof(KeptVolume) + header.voxel_bytes; }
 
 }  // namespace
@@ -57,8 +121,7 @@ NiftiSource::NiftiSource(std::vector<std::filesystem::path> files, NiftiSamples 
   fingerprint_ = "nifti " + detail::count_of_files(files_, "volumes");
   const NiftiFile first(files_.front());
   first_bytes_ = kept_bytes(first.header());
-  read_as_ = data::read_as(first.header()) +
-             (files_.size() > 1 ? ", as the first of " + with_commas(std::ssize(files_)) + " files says" : "");
+  read_as_ = words_of(files_, first.header(), samples_.as_float);
   const bool whole = samples_.patch.empty();
   field_ = {samples_.field, samples_.as_float ? DType::f32 : first.header().dtype, whole ? first.header().shape : samples_.patch};
   if (!whole && !holds(first.header().shape, samples_.patch)) {
@@ -71,7 +134,7 @@ NiftiSource::NiftiSource(std::vector<std::filesystem::path> files, NiftiSamples 
                   (whole             ? " whole "
                    : samples_.random ? " random "
                                      : " middle ") +
-                  to_text(field_.shape);
+                  to_text(field_.shape) + partners_text(files_);
 }
 
 void NiftiSource::judge(const std::filesystem::path& path, const NiftiHeader& header) const {

@@ -105,6 +105,26 @@ TEST_F(TokenTest, bare_files_are_read_when_the_caller_says_how) {
               HasSubstr("is empty"));
 }
 
+// Each of these was learned without a word: the header as ids, and every second id as 0.
+TEST_F(TokenTest, files_that_do_not_hold_bare_ids_of_this_size_are_refused) {
+  const auto refused = [&](const std::filesystem::path& path, std::size_t bytes) {
+    return refusal_message<DataError>([&] { (void)TokenArray::open_bare(path, bytes, 50'257); }).what;
+  };
+  EXPECT_THAT(refused(write("a.npy", "\x93NUMPY\x01" + std::string(121, ' ')), 2), HasSubstr("is a .npy file, not bare ids"));
+  EXPECT_THAT(refused(token_file({5, 6, 7, 8}, 50'257), 2), HasSubstr("is a token file of Millrace, not bare ids"));
+  std::string wide;
+  std::string sparse;
+  for (int i = 0; i < 256; ++i) {
+    wide += std::string(1, static_cast<char>(i)) + std::string(3, '\0');
+    sparse += std::string(1, static_cast<char>(i)) + std::string(1, '\0') +
+              (i == 9 ? std::string(1, '\1') : std::string(1, '\0')) + std::string(1, '\0');
+  }
+  EXPECT_THAT(refused(write("wide.bin", wide), 2), HasSubstr("seems to hold ids of more than 2 bytes: every second one"));
+  EXPECT_EQ(TokenArray::open_bare(write("wide.bin", wide), 4, 256)->size(), 256);
+  EXPECT_EQ(TokenArray::open_bare(write("sparse.bin", sparse), 2, 256)->size(), 512);
+  EXPECT_EQ(TokenArray::open_bare(write("zeros.bin", std::string(1024, '\0')), 2, 256)->size(), 512);
+}
+
 TEST_F(TokenTest, things_that_are_no_files_are_refused) {
   EXPECT_THAT(refusal_message<DataError>([&] { (void)TokenArray::open(folder_); }).what, HasSubstr("is not a regular file"));
   EXPECT_THAT(refusal_message<DataError>([&] { (void)TokenArray::open(folder_ / "absent"); }).what,

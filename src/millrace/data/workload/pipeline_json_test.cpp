@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 
 #include "millrace/base/error.h"
@@ -98,6 +99,35 @@ TEST(PipelineJson, files_by_name_and_by_pattern) {
   EXPECT_THAT(refusal("\"none.npz\""), HasSubstr("none.npz"));
 }
 
+// The files that a folder's loader does not read are missing from the training, and nothing else would say so.
+TEST(PipelineJson, what_folders_leave_out_is_noted) {
+  for (const char* folder : {"mixed/a", "mixed/b"}) {
+    std::filesystem::create_directories(folder);
+    for (const char* name : {"/1.png", "/2.webp"}) std::ofstream(std::string(folder) + name) << "";
+  }
+  const auto notices = [](const char* json) {
+    std::vector<std::string> lines;
+    (void)pipeline_from(Json::parse(json), {.folder = "", .notices = &lines});
+    std::string text;
+    for (const std::string& line : lines) text += line + '\n';
+    return text;
+  };
+  EXPECT_THAT(notices(R"({"kind": "images", "files": ["mixed/a"]})"),
+              HasSubstr("1 of 2 names in mixed/a is left out: \"2.webp\""));
+  const std::string labelled = notices(R"({"kind": "images", "labelled": "mixed"})");
+  EXPECT_THAT(labelled, testing::AllOf(HasSubstr("in mixed/a is left out"), HasSubstr("in mixed/b is left out")));
+  EXPECT_EQ(notices(R"({"kind": "images", "files": ["mixed/a/1.png"]})"), "");
+}
+
+TEST(PipelineJson, files_that_are_named_twice_are_noted) {
+  std::filesystem::create_directories("twice");
+  for (const char* name : {"twice/1.png", "twice/2.png"}) std::ofstream(name) << "";
+  std::vector<std::string> lines;
+  (void)pipeline_from(Json::parse(R"({"kind": "images", "files": ["twice/*.png", "twice/2.png"]})"),
+                      {.folder = "", .notices = &lines});
+  EXPECT_THAT(lines, testing::ElementsAre(HasSubstr("1 of 3 files are named before")));
+}
+
 TEST(PipelineJson, mistakes_name_their_place) {
   const auto what = [](const std::string& json) -> std::string {
     try {
@@ -135,6 +165,8 @@ TEST(PipelineJson, arrays_in_memory_are_whole_or_refused) {
   EXPECT_EQ(refusal(R"("arrays": {"x": "whole.f32"}, "shapes": {"x": [3]})"), "");
   EXPECT_THAT(refusal(R"("arrays": {"x": "cut.f32"}, "shapes": {"x": [3]})"),
               testing::AllOf(HasSubstr("cut.f32 has 27 bytes"), HasSubstr("arrays.x")));
+  std::ofstream("x.npy", std::ios::binary) << "\x93NUMPY\x01" << std::string(121, ' ');
+  EXPECT_THAT(refusal(R"("arrays": {"x": "x.npy"}, "shapes": {"x": [4]})"), HasSubstr("x.npy is a .npy file: its header"));
   EXPECT_THAT(refusal(R"("arrays": {"x": "whole.f32"}, "shapes": {"x": [3], "y": [1]})"), HasSubstr("\"y\", which has no file"));
   EXPECT_THAT(refusal(R"("shapes": {"x": [-1]})"), HasSubstr("can't have the shape [-1]"));
   EXPECT_THAT(refusal(R"("shapes": {"x": [4294967296, 1024]})"), HasSubstr("in 20000 samples"));

@@ -82,8 +82,9 @@ Workload read_workload(const fs::path& file) {
 OpenWorkload open_workload(const Workload& workload, const fs::path& folder) {
   const LoaderKeys& keys = workload.loader;
   OpenWorkload open;
-  open.pipeline =
-      pipeline_from(workload.data, {.folder = folder, .name = workload.name + ", data", .functions = workload.functions});
+  open.pipeline = pipeline_from(
+      workload.data,
+      {.folder = folder, .name = workload.name + ", data", .functions = workload.functions, .notices = &open.notices});
   const std::optional<CacheWish> wish = keys.cache.is_auto() ? std::nullopt : std::optional(keys.cache.value());
   const std::uint64_t available = available_memory_bytes() / static_cast<std::uint64_t>(keys.ranks_here);
   const std::uint64_t promised = std::min(available, static_cast<std::uint64_t>(keys.memory_promised));

@@ -87,6 +87,7 @@ struct OpenWorkload {
   LoaderOptions options;
   std::shared_ptr<SampleCache> cache;  // null = no cache
   std::string cache_reason;
+  std::vector<std::string> notices;  // a line for each folder of which names are left out
 };
 [[nodiscard]] OpenWorkload open_workload(const Workload& workload, const std::filesystem::path& folder);
 

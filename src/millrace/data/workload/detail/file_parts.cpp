@@ -2,7 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <limits>
 #include <map>
+#include <optional>
+#include <string_view>
+#include <utility>
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
@@ -13,6 +18,7 @@
 #include "millrace/data/sources/nifti_source.h"
 #include "millrace/data/sources/npy_source.h"
 #include "millrace/data/workload/detail/parts.h"
+#include "millrace/hdf5/attribute.h"
 
 namespace millrace::data::detail {
 namespace {
@@ -35,6 +41,29 @@ struct Hdf5Keys {
   }
 };
 
+// netCDF files often hold packed numbers: scale, offset and the number that stands for "missing" are attributes beside them.
+// Packed numbers look like all others, so a notice says that they come as they are stored.
+void note_packing(const Part& part, const Hdf5Source& source, const std::vector<Hdf5Field>& fields) {
+  if (part.input.notices == nullptr) return;
+  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+  // Each attribute with the value that changes nothing.
+  constexpr std::array<std::pair<const char*, double>, 4> kPacking = {
+      {{"scale_factor", 1}, {"add_offset", 0}, {"_FillValue", kNone}, {"missing_value", kNone}}};
+  const hdf5::File& first = *source.files().front();
+  for (const Hdf5Field& spec : fields) {
+    std::vector<std::string> found;
+    for (const auto& [name, harmless] : kPacking) {
+      const hdf5::Attribute* const attribute = first.attributes(spec.dataset).find(name);
+      if (attribute == nullptr) continue;
+      const std::optional<double> value = hdf5::number_of(*attribute);
+      if (value && std::isfinite(*value) && *value != harmless) found.push_back(std::string(name) + ' ' + significant(*value, 6));
+    }
+    if (!found.empty())
+      part.input.notices->push_back("numbers of " + spec.dataset + " in " + first.path().string() +
+                                    " are read as stored, without what its attributes say: " + joined(found, ", "));
+  }
+}
+
 SourcePtr open_hdf5(const Part& part) {
   const auto keys = keys_of<Hdf5Keys>(part);
   if (keys.datasets.empty()) refuse_part(part, "no data set is named", "give datasets, such as {\"x\": \"/x\"}");
@@ -48,8 +77,10 @@ SourcePtr open_hdf5(const Part& part) {
       kept->keep.push_back({.begin = range[0], .end = range[1]});
     }
   }
-  return std::make_shared<Hdf5Source>(files_of(part, keys.files, {".h5", ".hdf5"}), std::move(fields),
-                                      keys.rows ? Hdf5Samples::row : Hdf5Samples::file);
+  auto source = std::make_shared<Hdf5Source>(files_of(part, keys.files, {".h5", ".hdf5"}), fields,
+                                             keys.rows ? Hdf5Samples::row : Hdf5Samples::file);
+  note_packing(part, *source, fields);
+  return source;
 }
 
 struct NiftiKeys {
@@ -126,7 +157,9 @@ SourcePtr open_images(const Part& part) {
     return std::make_shared<ImageSource>(files_of(part, keys.files, {".png", ".jpg", ".jpeg"}), samples);
   }
   if (!keys.files.empty()) refuse_part(part, "both files and labelled are given", "give one of them");
-  return std::make_shared<ImageSource>(labelled_files_in(part.input.folder / keys.labelled), samples);
+  LabelledFiles labelled = labelled_files_in(part.input.folder / keys.labelled);
+  if (part.input.notices != nullptr) std::ranges::move(labelled.notices, std::back_inserter(*part.input.notices));
+  return std::make_shared<ImageSource>(std::move(labelled), samples);
 }
 
 struct NpyKeys {
@@ -206,7 +239,7 @@ std::vector<fs::path> files_of(const Part& part, const std::vector<std::string>&
       if (!fs::is_directory(path, none)) {
         found.push_back(path);
       } else {
-        std::ranges::copy(files_in(path, endings), std::back_inserter(found));
+        std::ranges::copy(files_in(path, endings, part.input.notices), std::back_inserter(found));
       }
       continue;
     }
@@ -222,6 +255,14 @@ std::vector<fs::path> files_of(const Part& part, const std::vector<std::string>&
     std::sort(found.begin() + static_cast<std::ptrdiff_t>(before), found.end());
   }
   if (found.empty()) refuse_part(part, "no file is named", "give files or a pattern");
+  std::vector<std::string_view> sorted;
+  for (const fs::path& path : found) sorted.emplace_back(path.native());
+  std::ranges::sort(sorted);
+  const auto repeated = static_cast<std::int64_t>(sorted.end() - std::unique(sorted.begin(), sorted.end()));
+  if (repeated > 0 && part.input.notices != nullptr) {
+    part.input.notices->push_back(with_commas(repeated) + " of " + with_commas(std::ssize(found)) +
+                                  " files are named before, as by a pattern and by name: their samples come more than once");
+  }
   return found;
 }
 

@@ -78,6 +78,11 @@ SourcePtr open_memory(const Part& part) {
     if (shape == keys.shapes.end())
       refuse_part(part, "array " + quoted(name) + " has no shape", "give the shape of one row in shapes");
     const std::string bytes = read_bytes(part.input.folder / file);
+    if (bytes.starts_with("\x93NUMPY")) {
+      throw DataError({.what = (part.input.folder / file).string() + " is a .npy file: its header would be read as numbers",
+                       .where = part.place + ".arrays." + name,
+                       .next = "use a part of kind \"npy\", or write bare floats: numpy.load(FILE).astype('<f4').tofile(NEW)"});
+    }
     if (bytes.size() % sizeof(float) != 0) {
       throw DataError({.what = (part.input.folder / file).string() + " has " + std::to_string(bytes.size()) +
                                " bytes, which is not a whole number of 32-bit floats",
