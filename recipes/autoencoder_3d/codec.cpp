@@ -311,7 +311,7 @@ std::string VolumeCodec::decode(Fs& fs, const std::filesystem::path& in, const s
       notice += "\n  the network makes the label of the image; its values are scaled to the image's range, not the label's own";
     if (record->weights != options_.weights) notice += "\n  it was encoded by " + record->weights;
   } else {
-    notice += "\n  it has no record of the volume it was made of: values go from 0 to 1";
+    notice += "\n  it has no record of the volume that was encoded: values go from 0 to 1";
   }
   x = (x.size(0) == 1 ? x[0] : x).contiguous();
   data::write_nifti(fs, out, header_of(place, x.sizes(), "decoded from a latent volume"), bytes_of(x));

@@ -212,7 +212,7 @@ void add_notices(VolumeFiles& files, const RecipeConfig& recipe) {
   }
   small.add_notices(files.notices, "smaller than the crop " + to_text(recipe.patch_size) + ", padded with zeros");
   if (files.validation.empty() && recipe.val_fraction > 0)
-    files.notices.emplace_back("there is only one file, so the run has no validation: put another one into recipe.val_dir");
+    files.notices.emplace_back("there is only one file, so the run has no validation: put another file into recipe.val_dir");
 }
 
 }  // namespace

@@ -141,7 +141,7 @@ TEST_F(VolumeSourceTest, ASplitIsDrawnFromTheSeed) {
   pair("one/a.npz", {4, 4, 4});
   recipe_.train_dir = (folder_ / "one").string();
   EXPECT_THAT(open().notices,
-              ElementsAre("there is only one file, so the run has no validation: put another one into recipe.val_dir"));
+              ElementsAre("there is only one file, so the run has no validation: put another file into recipe.val_dir"));
   recipe_.val_dir = folder_.string();
   EXPECT_EQ(open().validation.size(), 10U);
 }

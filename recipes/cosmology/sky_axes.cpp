@@ -189,7 +189,7 @@ void compare(const Said& first, const Said& other, std::vector<Problem>& problem
                             " from " + range_text(a.freq_mhz) + " (" + a.freq_from + ")" +
                             (turned ? ": the same in the other order" : ""),
                         where,
-                        turned ? "write one of them with its channels, in cube and axis, in the order of the other"
+                        turned ? "reverse the channels of one of the two files, in its cube and its axis"
                                : "give signal and foreground the same channels: regrid or remove the file"});
   }
   if (a.ra.size() > 1 && a.ra.size() == b.ra.size() &&
@@ -271,7 +271,7 @@ SkyAxes compared_axes(const std::vector<NamedSky>& files, const std::string& cub
       axes.notices.push_back("frequencies are " + range_text(axes.words.freq_mhz) + ", of " + channels->words.freq_from + " in " +
                              name_of_file(*channels->file) +
                              (silent > 0 ? "; " + std::to_string(silent) + " of " + std::to_string(all.size()) +
-                                               " files do not state theirs and are assumed to have the same"
+                                               " files state no frequencies: the same are assumed for them"
                                          : ""));
     }
   } else if (std::any_of(all.begin(), all.end(), [](const Said& said) { return !said.words.unread.empty(); })) {

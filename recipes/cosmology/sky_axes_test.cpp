@@ -155,7 +155,7 @@ TEST(ComparedAxes, TheSameInOtherFormsAgrees) {
   const Compared found = compare({&silent, &plain, &rounded});
   EXPECT_THAT(found.problems, IsEmpty());
   EXPECT_EQ(found.axes.words.freq_mhz, kMhz) << "of the first file that says them";
-  EXPECT_THAT(found.axes.notices, ElementsAre(HasSubstr("1 of 3 files do not state theirs")));
+  EXPECT_THAT(found.axes.notices, ElementsAre(HasSubstr("1 of 3 files state no frequencies")));
   EXPECT_THAT(compare({&silent, &silent}).axes.notices, IsEmpty());
 }
 

@@ -20,7 +20,7 @@ std::vector<Problem> problems_of(const RecipeConfig& recipe) {
                         "make their sum less than 1; the model learns from the rest"});
   }
   if (recipe.overlap >= recipe.seq_len) {
-    problems.push_back({"an overlap of " + std::to_string(recipe.overlap) + " tokens leaves nothing new in sequences of " +
+    problems.push_back({"an overlap of " + std::to_string(recipe.overlap) + " tokens leaves no new token in a sequence of " +
                             std::to_string(recipe.seq_len),
                         "recipe.overlap, recipe.seq_len", "lower overlap below seq_len"});
   }

@@ -188,7 +188,7 @@ TEST_F(RecipeTest, ContradictionsAreRefusedAllAtOnce) {
             "   3  sequences of 600 tokens need 599 positions, the model has 64\n"
             "        where    recipe.seq_len, recipe.model_positions\n"
             "        next     lower seq_len to <= 65, or raise model_positions\n"
-            "   4  an overlap of 600 tokens leaves nothing new in sequences of 600\n"
+            "   4  an overlap of 600 tokens leaves no new token in a sequence of 600\n"
             "        where    recipe.overlap, recipe.seq_len\n"
             "        next     lower overlap below seq_len");
 }

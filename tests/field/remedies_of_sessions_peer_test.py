@@ -193,7 +193,7 @@ class DatasetFiles(RemedyTest):
                      "neural_response", lambda: None, lambda _: self.sessions(("a", "b", "c", "d", "null"))),
                  Row("choose a target_rate that divides the source_rate", lambda: None, lambda _: replaced("target_rate: 120", "target_rate: 100"))]
         both = "{source: eyepos, concatenate: true, expose_as: behavior}"
-        rows.append(Row("give each a line of its own: their order counts", lambda: session("b", f"session: b\ntransforms: {{x: {both}, y: {both}}}\n"),
+        rows.append(Row("write each on a separate line, because their order counts", lambda: session("b", f"session: b\ntransforms: {{x: {both}, y: {both}}}\n"),
                         lambda _: session("b", "session: b\n")))
         file.write_text(DATASET_OF_FAULTS)
         self.options = ["--data", "data"]

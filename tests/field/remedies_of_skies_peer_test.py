@@ -33,11 +33,11 @@ class Skies(RemedyTest):
                 sound("foreground/c")),
             Row("write the axis anew, or leave it out of all files", sound("foreground/d", freq=nan), sound("foreground/d")),
             Row("give signal and foreground the same grid along RA: regrid or remove the file", sound("foreground/e", ra=ra * 2), sound("foreground/e", ra=ra)),
-            Row("…write one of them with its channels, in cube and axis, in the order of the other…give signal and foreground the same channels: "
+            Row("…reverse the channels of one of the two files, in its cube and its axis…give signal and foreground the same channels: "
                 "regrid or remove the file", sound("foreground/f", freq=PLAIN + 60), lambda _: (sky / "foreground" / "f.h5").unlink(),
                 says="give signal and foreground the same channels: regrid or remove the file"),
-            Row("…write one of them with its channels, in cube and axis, in the order of the other…give signal and foreground the same channels: "
-                "regrid or remove the file", sound("foreground/i", freq=PLAIN[::-1]), self.turned("foreground/i"), says="in the order of the other"),
+            Row("…reverse the channels of one of the two files, in its cube and its axis…give signal and foreground the same channels: "
+                "regrid or remove the file", sound("foreground/i", freq=PLAIN[::-1]), self.turned("foreground/i"), says="reverse the channels of one of the two files"),
             Row("remove or regrid the file", lambda: self.cube("foreground/g", (4, CHANNELS, RA * 2)), self.regridded("foreground/g")),
             Row("write it again as numbers, all in this file, or name another dataset with recipe.vis_dataset", lambda: self.text_cube("foreground/h"),
                 sound("foreground/h")),

@@ -65,7 +65,7 @@ NOT_HERE = {
         "lower data.batch_size, or set data.drop_last=false",
         "-1 takes all files", "choose a multiple: recipe.pad makes each chunk long enough, all of one length",
         "each chunk is halved twice: choose a multiple, or set recipe.pad", "write its lower edge first",
-        "…all that are chosen are autos: give --autos to keep them…choose others", "the files have …"],
+        "…only autos are chosen: give --autos to keep them…choose others", "the files have …"],
 }
 
 

@@ -78,7 +78,7 @@ class SkyAxesTest(FieldTest):
 
     def test_one_file_among_many_is_found(self):
         self.refused(self.sky({}, {}, odd={"freq": PLAIN + 0.5}), "f1.h5", "100.500 to 115.500 MHz")
-        self.assertIn("do not state theirs", self.train(self.sky({}, {}, odd={"freq": None})))
+        self.assertIn("state no frequencies", self.train(self.sky({}, {}, odd={"freq": None})))
 
     def test_a_test_sky_is_compared_with_the_runs_own(self):
         folder = self.sky({}, {})

@@ -287,7 +287,7 @@ TEST_F(RecipeTest, GreyLevelsArePredictedFromAsTheRunLearnedFromThem) {
   EXPECT_FALSE(at::equal(rates(pixels, levels), rates(pixels, floats)));
   EXPECT_TRUE(at::equal(rates(grey, levels), rates(grey, floats)));
   EXPECT_THAT(refusal([&] { (void)rates(other, levels); }),
-              HasSubstr("DataError  stim holds grey levels, and this run learned from what its transforms make of them"));
+              HasSubstr("DataError  stim holds grey levels, but this run was trained on transformed frames"));
   EXPECT_EQ(rates(other, floats).size(1), 2);
 
   State old = pixels;

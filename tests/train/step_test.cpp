@@ -84,7 +84,7 @@ TEST(Step, AnEpochWithTooFewBatchesToAccumulateIsInThePlan) {
                        {"optim.lr_scaling_batch", 18}};
   const RunOutcome run = toys::run(toys::grouped_regression(), "", config);
   EXPECT_EQ(run.summary["steps"], 2);
-  EXPECT_EQ(planned(run, "optim.accumulate"), "3: not 8: an epoch has no more batches, and those of a step are of one epoch");
+  EXPECT_EQ(planned(run, "optim.accumulate"), "3: not 8: an epoch has only 3 batches, and a step takes batches of one epoch");
   EXPECT_EQ(planned(run, "optim.learning_rate"), "0.04: 0.02 x (36 / 18)");
   EXPECT_EQ(planned(toys::run(toys::grouped_regression(), "", few({{"train.max_steps", 2}})), "optim.accumulate"), "");
 }

@@ -130,8 +130,10 @@ class Converter {
                  " MHz",
              "choose the same with --band or --channels");
     if (a.baselines.size() == b.baselines.size() && !turn_like(signal_.axes, a))
-      add_notice("pairing", "the signal's antennas are not the foreground's: baselines are paired in their order, the first is " +
-                                text_of(b.baselines.front()) + " with " + text_of(a.baselines.front()));
+      add_notice("pairing",
+                 "signal and foreground have different antennas: baselines are paired in the order of their antennas' numbers; "
+                 "the first pair is " +
+                     text_of(b.baselines.front()) + " with " + text_of(a.baselines.front()));
     if (a.unit != b.unit)
       refuse("the signal is in " + quoted(b.unit) + ", the foreground in " + quoted(a.unit), "convert both to the same unit");
   }

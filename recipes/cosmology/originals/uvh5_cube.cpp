@@ -91,7 +91,7 @@ void choose_baselines(Axes& axes, const Selection& selection, std::vector<Proble
                            " left out; --autos keeps them");
   if (axes.baselines.empty() && unknown.empty())
     problems.push_back({"the selection keeps none of " + std::to_string(all) + " baselines", "--baselines, --antennas, --autos",
-                        autos > 0 ? "all that are chosen are autos: give --autos to keep them" : "choose others"});
+                        autos > 0 ? "only autos are chosen: give --autos to keep them" : "choose others"});
 }
 
 void choose_polarisations(Axes& axes, std::span<const Header> files, const Selection& selection, std::vector<Problem>& problems) {

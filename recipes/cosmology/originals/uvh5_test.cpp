@@ -260,8 +260,8 @@ TEST_F(Uvh5, TheSignalsBaselinesAreTurnedAsTheForegroundsAre) {
   other.turned = {};
   other.baselines = {{4, 5}, {4, 6}, {5, 6}};
   (void)converted({.foreground = {folder_ / "a.uvh5"}, .signal = {made("c.uvh5", other)}});
-  EXPECT_THAT(told_, HasSubstr("pairing: the signal's antennas are not the foreground's: baselines are paired in their order, "
-                               "the first is 4-5 with 0-1\n"));
+  EXPECT_THAT(told_, HasSubstr("pairing: signal and foreground have different antennas: baselines are paired in the order of "
+                               "their antennas' numbers; the first pair is 4-5 with 0-1\n"));
 }
 
 TEST_F(Uvh5, ChoicesAreTakenAndSaid) {

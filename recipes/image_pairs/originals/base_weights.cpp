@@ -177,7 +177,7 @@ class Loading {
     for (const format::StoredTensor& tensor : file.stored.tensors()) refuse_few_bits({&file.stored, &tensor});
     for (const std::string& name : file.expected) {
       if (file.stored.find(name) == nullptr)
-        throw refused("the index has " + quoted(name) + " in this file, the file does not", file.stored.path(),
+        throw refused("the index says that this file has " + quoted(name) + ", but the file does not", file.stored.path(),
                       "download index and files again: they have different versions");
     }
     for (const format::StoredTensor& tensor : file.stored.tensors()) {

@@ -158,7 +158,7 @@ void read_modulator(Section part, Json& values) {
   own.ignore({"behavior_dim", "feature_dim"});  // these follow from the data and the core
   for (const char* key : {"hidden_dim", "beh_emb_dim", "kernel_size"})
     own.into(values, key, std::string("recipe.modulator.") + key);
-  own.word("concat_error", {"true", "True"}, "the error is always passed on with the frame");
+  own.word("concat_error", {"true", "True"}, "set it to true: here the error and the frame are always passed on together");
   for (const char* off : {"use_layer_norm", "learnable_h0", "use_depthwise", "use_grouped"})
     own.word(off, {"false", "False"}, "set it to false");
   Section encoder = own.inside("encoder_params");

@@ -116,7 +116,7 @@ std::vector<Transform> transforms_of(const Node& map, const Tree& parent, std::v
     if (transform.expose_as == "behavior") {
       if (joined && joined->line == key.line && joined->added == key.added)
         node.problem("transforms " + quoted(joined->name) + " and " + quoted(name) + " are on the same line",
-                     "give each a line of its own: their order counts");
+                     "write each on a separate line, because their order counts");
       joined = key;
     }
     transforms.push_back(std::move(transform));

@@ -204,7 +204,7 @@ TEST_F(DatasetFileTest, FaultsHaveTheirTexts) {
             "raise datafilters' valid_nlags.n_lags: a window would reach into the trial before"},
            {"transforms: {s: {source: stim, expose_as: stim}, b: {source: eyepos, expose_as: behavior, concatenate: true}, c: "
             "{source: eyepos, expose_as: behavior, concatenate: true}}\n",
-            "transforms \"b\" and \"c\" are on the same line", 2, "give each a line of its own: their order counts"},
+            "transforms \"b\" and \"c\" are on the same line", 2, "write each on a separate line, because their order counts"},
            {"transforms:\n  stim: {source: stim}\n  b: {source: eyepos, expose_as: behavior}\n  c: {source: eyepos, expose_as: "
             "behavior}\n",
             "transforms \"b\" and \"c\" are both exposed as behavior", 5, "write concatenate: true in both"},

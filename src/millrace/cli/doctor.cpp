@@ -39,9 +39,10 @@ is a warning), 1 if one fails.
   RECIPE --verify       followed by FILE, --preset, --data, --off, --section.key=VALUE as in train
   --json                as JSON
   --self                time saved here by remedies, next to the doctor's prediction
-  --strict              exit code 3 if the run died or there is a finding, on this machine too
+  --strict              exit code 3 if the run died, or there is a finding about the run or the machine
 
-Without a folder: exit code 1 if something on the machine would stop a run, else that of --strict or 0, with or without a GPU.
+Without a folder: exit code 1 if something on the machine would stop a run; else 3 with --strict and a finding; else 0. A missing
+GPU does not count.
 )";
 
 std::string instructions_text(const device::Cpu& cpu) {

@@ -10,10 +10,10 @@ namespace {
 constexpr std::string_view kEvalHelp =
     R"(Prints the metrics of a trained model over its recipe's validation split, in the number format that the run trained in.
 
-  --split SPLIT         validation, or test: what the recipe keeps back from training and validation
+  --split SPLIT         validation, or test: samples that are in neither training nor validation
   --pictures FOLDER     draw the recipe's pictures into this folder, which is created; files of the same names are replaced
   --from PATH           run folder (its best snapshot, else the newest), snapshot folder, .safetensors or .pt file
-  --run-dir RUN --model-type best|last    the same, as another trainer writes it
+  --run-dir RUN --model-type best|last    the same as --from, in the flags of another trainer
   --data DIR            other data than the run's
   --section.key=VALUE   overrides the run's config; a key that eval does not use is an error
   --preset, --config    only with a file of weights: the config they were trained with

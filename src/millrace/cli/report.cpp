@@ -23,8 +23,8 @@ config, and what differs between the configs of several runs. The page can be re
 script adds other axes, a range of steps, smoothing, the values of a step in all diagrams, and the curves as SVG and CSV. train
 writes RUN/report.html when it ends; this command writes the page again, also for a run that is still running or died.
 
-  --out FILE            the file to write (default: RUN/report.html for one run, ./report.html for several); of files that exist
-                        only an earlier report is replaced
+  --out FILE            the file to write (default: RUN/report.html for one run, ./report.html for several); an existing file is
+                        replaced only if it is a report
   --follow              keep the page up to date while the runs train: write it again when they log something, and serve it at an
                         address of this machine. The page reloads itself, also if it was opened as a file. Ctrl-C ends this
   --port N              the port of --follow; a free one by default. From another machine: ssh -L N:127.0.0.1:N HOST, then the same

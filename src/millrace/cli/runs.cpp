@@ -12,8 +12,8 @@ constexpr std::size_t kWidth = 100;  // characters of the table if the user choo
 
 constexpr std::string_view kRunsHelp =
     R"(Lists the run folders below ./runs, newest first. A run that was "stopped", or that "died" (millrace doctor FOLDER says of what), is
-resumed by millrace train RECIPE --run FOLDER; so is a branch (FOLDER/branches/...), the part that a run left behind when it resumed
-from an older snapshot (--train.resume=FOLDER/snapshots/...).
+resumed by millrace train RECIPE --run FOLDER. A branch (FOLDER/branches/...) can be resumed in the same way. It is the later part
+of a run that resumed from an older snapshot (--train.resume=FOLDER/snapshots/...).
 
 Columns: run, recipe, step, loss, best (of the metric that decides the best snapshot), step_ms (median), rate, findings (of the
 doctor), bound_by (the account with most time), state, when. Those that fit into 100 characters are shown.

@@ -28,7 +28,7 @@ runs/<recipe>/<date-time>. SIGINT, SIGTERM, SIGHUP and SIGUSR1 finish the step, 
 they end the program within ten seconds, and the same command starts again.
 
   FILE, --config FILE   config file: .json (comments allowed), .toml, .yaml; may be given several times, later files win
-  --preset NAME         values below those of the files; without input data a preset makes its own
+  --preset NAME         values of a preset, which files override; without input data the preset makes its own
   --run DIR             run folder: new, or to resume
   --data DIR            folder of the input data
   --section.key=VALUE   one value; hyphen and underscore are alike, --x and --no-x set a true|false key
@@ -38,8 +38,8 @@ they end the program within ten seconds, and the same command starts again.
   --dry-run             print the resolved config and the plan, and stop
   --rehearse            take one batch of each split through the recipe, print what came out, and stop; every new run does so
                         before its first step
-  --verbose             name what the plan only counts, such as the known faults that are worked around, what the
-                        rehearsal does not check, and how the check of the first snapshot went
+  --verbose             list the known faults that are worked around, which the plan only counts; say what the rehearsal
+                        does not check, and how the check of the first snapshot went
   --strict              exit code 4 when the run ends and one of its targets.* is missed, or was not measured
   --json                print summary.json on stdout when done; everything else goes to stderr
 

@@ -25,18 +25,18 @@ namespace millrace::cli {
 namespace {
 
 constexpr std::string_view kTuneHelp =
-    R"(Searches for values that make a run of this config faster, by short runs of the recipe on its own data. First it tries all values
-together for which the doctor or the run's accounts predict a gain and which do not change the training. Then it tries the other
-values one by one, the greatest predicted gain first. Last it checks whether each value that was tried with others is needed. A run
-that other programs disturbed is repeated. It writes a config with the values that help, and the gain of each. If it is stopped,
-the same command resumes it.
+    R"(Searches for values that make a run of this config faster, by short runs of the recipe on its own data. First it tries
+together all values that do not change the training and for which the doctor or the run's accounts predict a gain. Then it tries
+the other values one by one, the greatest predicted gain first. Last it checks whether each value that was tried with others is
+needed. A run that other programs disturbed is repeated. It writes a config with the values that help, and the gain of each. If it
+is stopped, the same command resumes it.
 
   --out FILE            the config to write (default tuned.yaml): a new file, or one that tune wrote; the search keeps its state in
                         FILE.progress.json
   --minutes N           stop after about N minutes (default 10)
   --seconds N           how long the loop of a short run takes (default 4)
-  --allow WORD,WORD     also try values that change the training: precision (bf16 for fp32), batch_size, accumulation (the same
-                        global batch in one piece: a batch norm sees other rows)
+  --allow WORD,WORD     also try values that change the training: precision (bf16 for fp32), batch_size, accumulation (computes
+                        the global batch in one piece, which changes batch norms)
   FILE, --config FILE, --preset, --data, --off, --section.key=VALUE   as in train
   --json                as JSON
 
@@ -151,7 +151,7 @@ std::string line_of(const doctor::Trial& trial) {
   using Verdict = doctor::Trial::Verdict;
   std::string text = doctor::text_of(trial.candidate.set);
   text.resize(std::max<std::size_t>(text.size(), 30), ' ');
-  text += trial.candidate.back ? "  the old value, to see whether the new one is needed: "
+  text += trial.candidate.back ? "  the old value with all other new values, to see whether the new one helps: "
                                : "  expects " + percent(trial.candidate.expected) + " less time" +
                                      (trial.candidate.finding.empty() ? "" : " (" + trial.candidate.finding + ")") + ": ";
   if (trial.verdict == Verdict::not_allowed)

@@ -53,8 +53,8 @@ Finding::Gain gain_without_slow(const Evidence& e) {
 std::string wait_text(const Evidence& e) {
   const double per_step = e.input.read_seconds / static_cast<double>(e.times.steps) * 1e3;
   return "steps wait for data " + percent(e.share(Phase::data_wait)) + " of the time: reading what a step needs takes " +
-         significant(per_step, 3) + " ms, " + percent(share_of_cpu(e.input)) + " of it computing" +
-         (share_of_cpu(e.input) > kComputes ? "" : " and the rest waiting for the disk or for a core");
+         significant(per_step, 3) + " ms, of which " + percent(share_of_cpu(e.input)) + " is computing" +
+         (share_of_cpu(e.input) > kComputes ? "" : "; the rest is waiting for the disk or a core");
 }
 
 std::string in_readers(const Evidence& e) {

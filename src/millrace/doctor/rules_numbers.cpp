@@ -179,8 +179,8 @@ Found loss_spiking(const Evidence& e) {
                          " times since step " + with_commas(lines.front().step) + ", to " +
                          significant(std::ranges::max_element(lines, {}, &LossLine::loss)->loss, 4) + " at most",
                  .remedy =
-                     "lower optim.learning_rate, warm up longer (optim.warmup_steps), set optim.clip_norm, or let "
-                     "optim.spike_zscore=6 leave such steps out",
+                     "lower optim.learning_rate, warm up longer (optim.warmup_steps), set optim.clip_norm, or set "
+                     "optim.spike_zscore=6, which skips such steps",
                  .key = {},
                  .value = {},
                  .gain = std::nullopt};

@@ -175,7 +175,7 @@ Found item_in_loop(const Evidence& e) {
   if (calls.count > 0 && e.on_gpu && calls.count < e.times.steps) return std::nullopt;  // values are read only at log lines
   if (gain.value_or(share) < kItems) return std::nullopt;
   Finding::Change change{.text = e.on_gpu ? "detach() in the loop, and item() every 50 steps"
-                                          : "whole tensors in place of single values"};
+                                          : "computing with whole tensors instead of single values"};
   const std::string line = e.on_gpu ? rewritten(calls.line, ".item()", ".detach()") : calls.line;
   if (line != calls.line) {
     change.text = line;

@@ -185,7 +185,7 @@ TEST(RulesOfScripts, FewerThreadsBesideOtherPrograms) {
   e.others = 0.7;
   e.script->threads = 4;
   const Finding finding = first(e, "neighbours");
-  EXPECT_THAT(finding.what, HasSubstr("torch's 4 threads wait for the one without a core"));
+  EXPECT_THAT(finding.what, HasSubstr("and torch's 4 threads then wait for the thread that has no core"));
   EXPECT_THAT(finding.remedy, HasSubstr("; else try OMP_NUM_THREADS=1 python train.py"));
   EXPECT_EQ(to_json(finding)["environment"]["OMP_NUM_THREADS"], "1");
   e.others = 0.35;
@@ -210,7 +210,7 @@ TEST(RulesOfScripts, AWriterOfLogLinesTakesCoresToo) {
   e.core_wait_seconds = 3.5;
   const double share = 4 / 13.5, waited = 3.5 / 13.5 - 0.01;
   const Finding finding = first(e, "log_often");
-  EXPECT_THAT(finding.what, HasSubstr("the loop waits for a core another 25 % of the time, which the writer's thread has"));
+  EXPECT_THAT(finding.what, HasSubstr("; for another 25 % of the time the loop waits for a core that the writer's thread uses"));
   expect_gain(finding, (share + waited) * 0.99);
   e.core_wait_seconds = 8;
   expect_gain(first(e, "log_often"), 2 * share * 0.99);
@@ -312,7 +312,7 @@ TEST(RulesOfScripts, ValuesThatTheLoopReadsOnACpu) {
   EXPECT_THAT(findings_of(e), IsEmpty());
   e.script->item_calls->seconds = 4.75;
   const Finding finding = first(e, "item_in_loop");
-  EXPECT_EQ(finding.remedy, "try whole tensors in place of single values in train.py:40");
+  EXPECT_EQ(finding.remedy, "try computing with whole tensors instead of single values in train.py:40");
   expect_gain(finding, 0.5);
 }
 

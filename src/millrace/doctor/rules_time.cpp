@@ -127,8 +127,7 @@ Found log_often(const Evidence& e) {
   const double waited = (e.core_wait_seconds.value_or(0) - *e.others * e.times.loop()) / e.times.loop();
   const double taken = std::min(waited, e.share(Phase::log));
   if (taken < kWriter) return finding;
-  finding->what +=
-      "; meanwhile the loop waits for a core another " + percent(taken) + " of the time, which the writer's thread has";
+  finding->what += "; for another " + percent(taken) + " of the time the loop waits for a core that the writer's thread uses";
   finding->gain = gain_of(finding->gain->likely * (1 + taken / e.share(Phase::log)));
   return finding;
 }
@@ -279,7 +278,7 @@ Found neighbours(const Evidence& e) {
       .gain = Finding::Gain{.likely = (one + either) / 2, .low = 0.75 * one, .high = either}};
   if (const int threads = threads_beside_others(e)) {
     finding.change = with_threads(*e.script, threads);
-    finding.what += ", and each time torch's " + std::to_string(e.script->threads) + " threads wait for the one without a core";
+    finding.what += ", and torch's " + std::to_string(e.script->threads) + " threads then wait for the thread that has no core";
     finding.remedy += "; else try " + finding.change->text;
   }
   return finding;

@@ -31,9 +31,9 @@ Found few_judges(const Evidence& e) {
   const double enough = std::ceil(kEnoughJudges * kFewJudges / judged->by * static_cast<double>(judged->batches));
   const bool all = enough / static_cast<double>(judged->batches) * judged->by >= judged->there_are;
   return set("a validation looks at " + significant(judged->by, 3) + " of " +
-                 with_commas(static_cast<std::int64_t>(judged->there_are)) + " " + judged->unit +
-                 ": the mean of so few is uncertain by " + percent(1 / std::sqrt(judged->by)) +
-                 " of the spread of single samples",
+                 with_commas(static_cast<std::int64_t>(judged->there_are)) + " " + judged->unit + ": a mean over " +
+                 significant(judged->by, 3) + " " + judged->unit + " is uncertain by " + percent(1 / std::sqrt(judged->by)) +
+                 " of the spread of single " + judged->unit,
              "train.validate_batches", all ? "0" : std::to_string(static_cast<std::int64_t>(enough)), std::nullopt);
 }
 

@@ -29,7 +29,8 @@ TEST(Rules, AValidationOfAFewSamples) {
   const Finding finding = first(e, "few_judges");
   EXPECT_EQ(finding.key, "train.validate_batches");
   EXPECT_EQ(finding.value, "32");
-  EXPECT_THAT(finding.what, HasSubstr("at 8 of 1,000 volumes: the mean of so few is uncertain by 35 %"));
+  EXPECT_THAT(finding.what,
+              HasSubstr("at 8 of 1,000 volumes: a mean over 8 volumes is uncertain by 35 % of the spread of single volumes"));
   e.numbers.judged->there_are = 100;
   EXPECT_EQ(first(e, "few_judges").value, "0") << "all of them";
   e.numbers.judged->there_are = 12;

@@ -47,11 +47,11 @@ std::string become(char** argv) {
   ::setenv("KINETO_LOG_LEVEL", "99", 0);  // otherwise LibTorch's profiler prints an error on machines without a GPU
   ::execv(program.c_str(), argv);
   const int error_number = errno;
-  return to_text("FileError",
-                 {"the program " + program.string() + " can't be started: " + std::generic_category().message(error_number),
-                  "millrace becomes it",
-                  error_number == ENOENT ? "install millrace again: its parts belong where `./dev install` puts them"
-                                         : remedy_for(error_number)});
+  return to_text(
+      "FileError",
+      {"the program " + program.string() + " can't be started: " + std::generic_category().message(error_number),
+       "millrace becomes it",
+       error_number == ENOENT ? "install millrace again with `./dev install`: a part is missing" : remedy_for(error_number)});
 }
 
 }  // namespace

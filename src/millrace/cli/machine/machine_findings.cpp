@@ -25,7 +25,7 @@ void about_folders(const MachineView& machine, std::vector<Finding>& found) {
     if (!folder.is_writable) {
       found.push_back({true, folder.what, "folder_read_only",
                        "the " + folder.what + " can't be written to: " + folder.path.string(),
-                       "start in a folder of your own, or set XDG_CACHE_HOME for the cache"});
+                       "start in a folder that you may write to, or set XDG_CACHE_HOME for the cache"});
     } else if (folder.free_bytes < kLittleDisk) {
       found.push_back({false, folder.what, "disk_low",
                        human_bytes(static_cast<double>(folder.free_bytes)) + " are free in the " + folder.what,

@@ -190,8 +190,9 @@ TEST(RecipeGuard, ChecksWhatCallbacksReturn) {
 TEST(RecipeGuard, ABatchThatPrepareMakesAnewIsRefused) {
   EXPECT_THAT(
       told(Slip::new_batch_in_prepare),
-      testing::AllOf(StartsWith("RecipeError  recipe flowers failed in prepare(): it returned a batch that was made anew"),
-                     HasSubstr("batch.set(name, value)"), HasSubstr("training batch 6 of epoch 1")));
+      testing::AllOf(
+          StartsWith("RecipeError  recipe flowers failed in prepare(): it returned a new batch that does not say which samples"),
+          HasSubstr("batch.set(name, value)"), HasSubstr("training batch 6 of epoch 1")));
   RecipeGuard guard("flowers", std::make_unique<Slipping>(Slip::new_batch_in_prepare));
   std::vector<Group> groups(1);
   groups[0].fields = {{"x", at::zeros({2, 4})}, {"label", at::zeros({2}, at::kLong)}};

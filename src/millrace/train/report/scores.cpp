@@ -309,11 +309,11 @@ void Scores::load_state(const SavedJson& trainer, const SavedJson& report) {
     best_.push_back({judged->second.at_best, judged->second.at_best_step});
   }
   if (judges_anew) {
-    forgot_ = to_text(Judge{judged_, highest_}) + " decides now what is best, no longer " + to_text(*before) +
-              ": early stopping counts anew, and of the earlier validations only " +
-              (best_.empty() ? "none counts"
-                             : "that of step " + std::to_string(best_.front().step) + " counts, with " +
-                                   significant(best_.front().value, 4));
+    forgot_ = to_text(Judge{judged_, highest_}) + " now decides what is best, instead of " + to_text(*before) +
+              ": early stopping starts anew, and " +
+              (best_.empty() ? "none of the earlier validations counts"
+                             : "of the earlier validations only that of step " + std::to_string(best_.front().step) +
+                                   " counts (" + significant(best_.front().value, 4) + ")");
     early_stop_best_ = best_.empty() ? std::nan("") : best_.front().value;
     without_gain_ = 0;
   }

@@ -214,8 +214,8 @@ TEST(Scores, AnotherJudgeAfterAResumeCountsAnew) {
   after.load_state(SavedJson(saved, "trainer"), SavedJson(report, "report"));
   EXPECT_EQ(
       after.forgot(),
-      "the lowest val_loss decides now what is best, no longer the highest accuracy: early stopping counts anew, and of the "
-      "earlier validations only that of step 2 counts, with 1.5");
+      "the lowest val_loss now decides what is best, instead of the highest accuracy: early stopping starts anew, and of the "
+      "earlier validations only that of step 2 counts (1.5)");
   EXPECT_FALSE(after.stopped_improving());
   EXPECT_TRUE(after.record(5, of_accuracy(1.4, 0.6)));
   after.record(6, of_accuracy(1.3, 0.6));

@@ -37,7 +37,7 @@ std::string owner_text(const OwnedMemory& before, const OwnedMemory& now, std::u
   }
   std::string owners;
   for (const auto& [owner, held] : now) owners += (owners.empty() ? "" : ", ") + owner;
-  return ", and not in the run's own data (" + owners + ")";
+  return ", and no part of the run's own data (" + owners + ") has most of the rise";
 }
 
 double steps_until_full(const MemoryWatch::Reading& begin, const MemoryWatch::Reading& now) {

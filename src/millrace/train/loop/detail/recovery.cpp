@@ -108,7 +108,7 @@ void Recovery::warn_of_smaller_steps(const Attempt& tried) const {
   warn(tried,
        "a step holds " + human_bytes(static_cast<double>(peak)) + " of tensors now, " +
            human_bytes(static_cast<double>(fixed + in_one)) +
-           " if its batch went through at once; lighter, at once: " + to_text(steps),
+           " if its batch went through at once; with less memory, without micro-batches: " + to_text(steps),
        {{"peak_bytes", peak}, {"whole_bytes", fixed + in_one}});
 }
 

@@ -115,8 +115,8 @@ void check_same_samples(const Batch& given, const Batch& prepared) {
                     !std::ranges::all_of(prepared.groups(), knows_samples) && given.rows() > 0;
   if (same && !lost) return;
   refuse(
-      "it returned a batch that was made anew: it does not say any more which samples of which epoch it holds, and each batch "
-      "would draw the same random numbers",
+      "it returned a new batch that does not say which samples of which epoch it holds, so each batch would draw the same random "
+      "numbers",
       "set the fields of the batch that prepare() got, with batch.set(name, value), and return it; a batch of other groups "
       "takes over their positions and indices: Batch(std::move(groups), batch.origin())");
 }
