@@ -1,6 +1,7 @@
 """Runs the program `millrace predict` on arrays: they go there and back as files, of which the outputs are mapped."""
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import tempfile
@@ -9,6 +10,8 @@ from typing import Any, Mapping
 
 from headrace import _safetensors
 from headrace.errors import KindError, MissingError, UsageError
+
+REMEDY = "where memory ran out, give a smaller batch_size; `millrace predict` by hand prints all"
 
 
 def _is_tensor(value: Any) -> bool:
@@ -45,6 +48,9 @@ def predict(program: str, source: Path, inputs: Any, flags: list[str], failure: 
         output = Path(name) / "output.safetensors"
         words = [program, "predict", "--from", str(source), "--input", str(_written(Path(name), inputs, where)), "--output", str(output), *flags]
         done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")
+        if done.returncode < 0:  # without a word of its own
+            number = -done.returncode
+            raise failure(f"the program was ended by {signal.Signals(number).name if number in signal.valid_signals() else f'signal {number}'}")
         if done.returncode != 0:
             raise failure(done.stderr or done.stdout)
         return _safetensors.load(output, to)  # the mapping holds what is in the file, also once the file is gone

@@ -74,6 +74,8 @@ class Plan(unittest.TestCase):
                 (torchrun, {}, {}, "2"), (torchrun, {}, {"quota": 4.0}, "1"), (["torchrun", "--nproc_per_node=2", "train.py"], {}, {}, "4"),
                 (["python", "-m", "torch.distributed.run", "--nproc-per-node=gpu", "train.py"], {}, {"gpus": 2}, "4"),
                 (["accelerate", "launch", "--num_processes", "8", "train.py"], {}, {}, "1"), (["accelerate", "launch", "train.py"], {}, {}, None),
+                (["accelerate", "launch", "--num_machines", "2", "--num_processes=8", "train.py"], {}, {}, "2"),  # 4 on each
+                (["accelerate", "launch", "--num_processes", "2", "--num-machines=4", "train.py"], {}, {}, None),
                 (["python", "train.py", "--nproc-per-node=4"], {}, {}, None),
                 (SCRIPT, {"OMPI_COMM_WORLD_LOCAL_SIZE": "4"}, {}, "2"), (SCRIPT, {"OMPI_COMM_WORLD_LOCAL_SIZE": "4"}, {"cpus": 2, "cores": 2}, None),
                 (SCRIPT, {"SLURM_NTASKS_PER_NODE": "4(x2)"}, {}, "2")):
