@@ -102,7 +102,9 @@ class Run:
     @property
     def config(self) -> dict[str, Any]:
         """{section: {key: value}}, as resolved."""
-        return _json_file(self.folder / "config.json")
+        found = _json_file(self.folder / "config.json")
+        values = found.get("values")  # beside "origins", which says of each key who set it
+        return values if isinstance(values, dict) else found
 
     @property
     def summary(self) -> dict[str, Any]:

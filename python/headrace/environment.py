@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Mapping, Sequence
 
@@ -119,6 +119,14 @@ def ranks_of(words: Sequence[str], machine: Machine) -> int | None:
     return max(1, processes // machines) if processes and machines else None
 
 
+def _visible_gpus(environment: Mapping[str, str], machine: Machine) -> int:
+    """Those of CUDA_VISIBLE_DEVICES, for which torchrun starts processes with --nproc-per-node=gpu."""
+    if "CUDA_VISIBLE_DEVICES" not in environment:
+        return machine.gpus
+    named = [word.strip() for word in environment["CUDA_VISIBLE_DEVICES"].split(",")]
+    return min(machine.gpus, sum(word not in ("", "-1") for word in named))
+
+
 def _local_size(environment: Mapping[str, str]) -> int:
     """Processes of this job on this machine, where the launcher is outside of us."""
     for name in LOCAL_SIZES:
@@ -176,7 +184,7 @@ def _plan_threads(plan: Plan, words: Sequence[str], environment: Mapping[str, st
     if theirs:
         plan.say("threads", f"left as you set it: {', '.join(theirs)}")
         return
-    ranks = ranks_of(words, machine)
+    ranks = ranks_of(words, replace(machine, gpus=_visible_gpus(environment, machine)))
     if ranks is None:
         plan.say("threads", "left as they are: the command does not say how many processes it starts")
         return

@@ -74,6 +74,8 @@ class Plan(unittest.TestCase):
                 (torchrun, {}, {}, "2"), (torchrun, {}, {"quota": 4.0}, "1"), (["torchrun", "--nproc_per_node=2", "train.py"], {}, {}, "4"),
                 (["python", "-m", "torch.distributed.run", "--nproc-per-node=gpu", "train.py"], {}, {"gpus": 2}, "4"),
                 (["accelerate", "launch", "--num_processes", "8", "train.py"], {}, {}, "1"), (["accelerate", "launch", "train.py"], {}, {}, None),
+                (["torchrun", "--nproc-per-node=gpu", "train.py"], {"CUDA_VISIBLE_DEVICES": "0,3"}, {"gpus": 8}, "4"),
+                (["torchrun", "--nproc-per-node=auto", "train.py"], {"CUDA_VISIBLE_DEVICES": ""}, {"gpus": 8}, "1"),
                 (["accelerate", "launch", "--num_machines", "2", "--num_processes=8", "train.py"], {}, {}, "2"),  # 4 on each
                 (["accelerate", "launch", "--num_processes", "2", "--num-machines=4", "train.py"], {}, {}, None),
                 (["python", "train.py", "--nproc-per-node=4"], {}, {}, None),

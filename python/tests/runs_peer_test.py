@@ -50,7 +50,7 @@ def safetensors(tensors):
 def make_run(folder, summary=None, snapshots=()):
     folder.mkdir(parents=True)
     (folder / "run.json").write_text('{"recipe": "cosmology"}')
-    (folder / "config.json").write_text('{"optim": {"learning_rate": 0.001}}')
+    (folder / "config.json").write_text('{"values": {"optim": {"learning_rate": 0.001}}, "origins": {"optim.learning_rate": "default"}}')
     write_log(folder, FIRST + RESUMED)
     if summary:
         (folder / "summary.json").write_text(json.dumps(summary))
@@ -158,7 +158,7 @@ class Folders(unittest.TestCase):
                 os.utime(folder / file, (number, number))
         found = headrace.runs(self.root)
         self.assertEqual([run.name for run in found], ["c", "b", "a"])
-        self.assertEqual((found[0].recipe, found[0].step), ("cosmology", 3))
+        self.assertEqual((found[0].recipe, found[0].step, found[0].config), ("cosmology", 3, {"optim": {"learning_rate": 0.001}}))
         self.assertIn("done: epochs, step 3, val_loss 2.25", repr(found[0]))
         page = found[0]._repr_html_()
         for part in ("<svg", "few_readers", "<td>val_loss</td><td>2.25</td><td>nan</td>"):
