@@ -2,8 +2,9 @@
 
 A trial is what HEADRACE_TRIAL holds as JSON: {"result": the file to write, "steps", "warm": steps before the first that counts,
 "loader": {argument: value}, "where": the line of the DataLoader that gets them ("" = each one), "threads": of torch or null,
-"give_up_ms": mean time of a step from which on the trial is lost, or null, "writable": folders, or null for all, "theirs": the user's
-working folder, of which nothing is writable}.
+"give_up_ms": mean time of a step from which on the trial is lost, or null, "writable": folders, of which the first is the copy in which
+the script runs, "everywhere": whether others are writable too, "theirs": the user's working folder, of which nothing is writable, and with
+"everywhere" nothing that is linked into the copy}.
 """
 from __future__ import annotations
 
@@ -44,12 +45,14 @@ def audited(write: Any, name: str) -> Any:
 
 class Guard:
     """Ends the process before it changes a file that is neither in `folders` nor a temporary or hidden one of the user's; in `theirs`
-    all are protected."""
+    all are protected. With `everywhere` only before it changes a file of `theirs` by a link in the copy, the first of `folders`: the
+    user means a file of the copy there."""
 
-    def __init__(self, folders: list[str], theirs: str, refuse: Any):
+    def __init__(self, folders: list[str], theirs: str, refuse: Any, everywhere: bool = False):
         def inside(folder: str) -> str:
             return os.path.realpath(folder) + os.sep
-        self.refuse = refuse
+        self.refuse, self.everywhere = refuse, everywhere
+        self.copy = (inside(folders[0]), os.path.abspath(folders[0]) + os.sep)
         self.home, self.theirs = inside(os.path.expanduser("~")), inside(theirs)
         self.folders = tuple(map(inside, folders))
         self.others = tuple(map(inside, (tempfile.gettempdir(), "/dev", "/proc", "/sys")))
@@ -62,6 +65,14 @@ class Guard:
             return True
         return not path.startswith(self.theirs) and (path.startswith(self.others) or path.startswith(self.home + "."))
 
+    def is_linked(self, path: Any, follows: bool = True) -> bool:
+        """Whether this is a file of the user's that only a link has in the copy. `follows`: a link itself stands for what it names."""
+        if not isinstance(path, (str, bytes, os.PathLike)):
+            return False
+        named = os.path.abspath(os.fsdecode(path))
+        real = os.path.realpath(named) if follows else os.path.join(os.path.realpath(os.path.dirname(named)), os.path.basename(named))
+        return named.startswith(self.copy) and not real.startswith(self.folders) and (real + os.sep).startswith(self.theirs)
+
     def __call__(self, event: str, arguments: tuple) -> None:
         if event == "open":
             path, _, flags = arguments
@@ -69,7 +80,7 @@ class Guard:
         else:
             paths = arguments[: _CHANGES.get(event, 0)]
         for path in paths:
-            if not self.is_allowed(path):
+            if self.is_linked(path, event in ("open", "os.truncate")) if self.everywhere else not self.is_allowed(path):
                 self.refuse(os.fsdecode(path))
 
 
@@ -77,8 +88,8 @@ class Trial:
     def __init__(self, watcher: Any, asked: dict[str, Any]):
         self.watcher, self.asked = watcher, asked
         self.began: tuple[int, int, list[int]] | None = None  # steps, ns in steps, ns by phase, where counting began
-        if asked["writable"] is not None:
-            sys.addaudithook(Guard([*asked["writable"], str(watcher.folder)], asked["theirs"], self.refuse))
+        self.guard = Guard([*asked["writable"], str(watcher.folder)], asked["theirs"], self.refuse, asked["everywhere"])
+        sys.addaudithook(self.guard)
         # Behind the borders of a module, so that a step is ended before it is counted here.
         before = watcher.borders.module
         watcher.borders.module = lambda name, module: (before(name, module), self.imported(name, module))
@@ -166,7 +177,7 @@ class Trial:
             self.write(self.result())
 
     def refuse(self, path: str) -> None:
-        self.write({"failure": f"it would write {path}", "writes": path})
+        self.write({"failure": f"it would write {path}", "writes": path, "linked": self.guard.is_linked(path)})
         os._exit(3)
 
 
