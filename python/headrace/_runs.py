@@ -445,6 +445,15 @@ def _program(where: str) -> str:
     return found
 
 
+def _unused(folder: Path) -> Path:
+    """`folder`, or where it is there `folder`-2 and so on: of two runs in one second the second would resume the first."""
+    found, number = folder, 1
+    while found.exists():
+        number += 1
+        found = folder.with_name(f"{folder.name}-{number}")
+    return found
+
+
 def train(recipe: str, values: Mapping[str, Any] | None = None, *, preset: str | None = None, run: str | os.PathLike | None = None,
           data: str | os.PathLike | None = None) -> Run:
     """Starts the program `millrace` (of $MILLRACE or the PATH) and returns when it has begun to train in its run folder, or raises what is wrong.
@@ -458,7 +467,7 @@ def train(recipe: str, values: Mapping[str, Any] | None = None, *, preset: str |
     """
     where = f"headrace.train({recipe!r}, ...)"
     program = _program(where)
-    folder = Path(run) if run is not None else Path("runs") / recipe / time.strftime("%Y-%m-%d-%H%M%S")
+    folder = Path(run) if run is not None else _unused(Path("runs") / recipe / time.strftime("%Y-%m-%d-%H%M%S"))
     if _is_run(folder) and Run(folder).is_running:
         raise MomentError(f"{folder} is training already", where, f"headrace.Run({str(folder)!r}) follows it; stop() ends it")
     words = [program, "train", recipe, "--run", str(folder), *(["--preset", preset] if preset else []), *(["--data", str(data)] if data else []), *flags(values or {})]

@@ -1,7 +1,10 @@
-"""Values of a config in Python as words of the program."""
+"""Values of a config in Python as words of the program, and the folder of a run that names none."""
+import os
 import sys
+import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import headrace
@@ -24,6 +27,18 @@ class Flags(unittest.TestCase):
             with self.assertRaises(headrace.KindError) as caught:
                 list(_flags.flags({"a": value}))
             self.assertEqual(caught.exception.what, f"a is a {name}")
+
+    def test_two_runs_in_one_second_have_a_folder_each(self):
+        with tempfile.TemporaryDirectory() as folder:
+            program, names = Path(folder) / "millrace", []
+            program.write_text("#!/bin/sh\n[ $1 = --version ] && echo Millrace 1 && exit\nmkdir -p $4 && echo > $4/log.jsonl\n")
+            program.chmod(0o755)
+            self.addCleanup(os.chdir, os.getcwd())
+            os.chdir(folder)
+            with mock.patch.dict(os.environ, {"MILLRACE": str(program)}), mock.patch("time.strftime", lambda _: "noon"):
+                for _ in range(3):
+                    names.append(headrace.train("r").wait().folder.as_posix())
+        self.assertEqual(names, ["runs/r/noon", "runs/r/noon-2", "runs/r/noon-3"])
 
 
 if __name__ == "__main__":

@@ -266,6 +266,12 @@ class Epochs(LoaderTest):
             second.load_state_dict(state)
             self.assertEqual(got + self.stream(second, 30 - cut), expected, cut)
 
+    def test_a_state_may_have_numbers_of_numpy(self):
+        loader = self.loader(as_="numpy")
+        state = {**loader.state_dict(), "epoch": np.int64(1), "next_batch": np.uint32(2)}
+        loader.load_state_dict(state)
+        self.assertEqual((type(loader.epoch), next(iter(loader))["n"][0]), (int, 16))
+
     @needs_torch
     def test_a_state_survives_torch_save(self):
         import torch
