@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import signal
 import time
 from pathlib import Path
 from typing import Any, Callable, Iterator, Protocol, Sequence
@@ -163,5 +164,9 @@ def main(words: Sequence[str]) -> int:
     chosen = parse(words)
     run = Run(Path(chosen["run"]))
     tracker = TRACKERS[chosen["to"]](run, identity_of(run), chosen["project"] or run.recipe or "millrace")
-    print(f"{follow(run, tracker, chosen['once'])} steps sent to {chosen['to']}")
+    try:
+        print(f"{follow(run, tracker, chosen['once'])} steps sent to {chosen['to']}")
+    except KeyboardInterrupt:
+        tracker.finish(run.state)  # what was sent is written; the same words go on
+        return 128 + signal.SIGINT
     return 0

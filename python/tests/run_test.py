@@ -274,6 +274,7 @@ def refusals(folder):
         (["run", "--", "./bin/python", "train.py"], 127, "there is no program ./bin/python", "look at the path"),
         (["run", "--", "train.py"], 2, "train.py is a script, not a program", "write: headrace run -- python train.py"),
         (["run", "--", "./data.csv"], 1, "./data.csv may not be executed", "chmod +x ./data.csv"),
+        (["run", "--", "nonsense", "a b"], 127, "nonsense is not on the PATH", "write: headrace run -- ./nonsense 'a b'"),
         (["run", "--", "./runs"], 2, "./runs is a folder", "name the program"),
         (["run", "--", sys.executable, "trian.py"], 127, "there is no script trian.py", "look at the path"),
         (["run", "--", "OMP_NUM_THREADS=2", "python", "train.py"], 2, "OMP_NUM_THREADS=2 is a variable, not a program", "write it first: OMP_NUM_THREADS=2 headrace run --"),
