@@ -31,7 +31,10 @@ def _written(folder: Path, inputs: Any, where: str) -> Path:
         inputs = inputs.detach().cpu()
         array = (inputs.float() if str(inputs.dtype) == "torch.bfloat16" else inputs).numpy()  # NumPy has no bfloat16; float32 holds all of its numbers
     else:
-        array = numpy.asarray(inputs)
+        try:
+            array = numpy.asarray(inputs)
+        except ValueError as error:  # rows of several lengths
+            raise KindError(f"the input is no array: {error}", where, "give rows of one shape") from None
     if array.dtype.kind not in "biuf":
         raise KindError(f"the input is a {type(inputs).__name__}, no array of numbers", where, 'give an array of rows, or {"name": array}')
     numpy.save(folder / "input.npy", array)
