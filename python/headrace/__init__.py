@@ -5,6 +5,21 @@ Nothing here imports torch or NumPy before it is used.
 from __future__ import annotations
 
 import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # for type checkers, which don't look into __getattr__; the same names as below
+    from headrace import errors as errors, hf as hf, lightning as lightning
+    from headrace._exact import Exact as Exact, exact as exact, sample_seed as sample_seed
+    from headrace._runs import Run as Run, RunError as RunError, runs as runs, train as train
+    from headrace._watch import Watch as Watch, watch as watch
+    from headrace.errors import (
+        DataError as DataError, Error as Error, FileError as FileError, KindError as KindError, MissingError as MissingError,
+        MomentError as MomentError, PackageError as PackageError, StateError as StateError, UsageError as UsageError)
+    from headrace.loader import Loader as Loader, LoaderWarning as LoaderWarning
+    from headrace.pipeline import (
+        Pipeline as Pipeline, Step as Step, centre_crop as centre_crop, concat as concat, csv as csv, gaussian_noise as gaussian_noise,
+        groups as groups, hdf5 as hdf5, images as images, nifti as nifti, normalise as normalise, npy as npy, npz as npz, pad as pad,
+        random_crop as random_crop, random_flip as random_flip, random_roll as random_roll, tokens as tokens)
 
 # Maps each name to the module that has it. A module is imported when one of its names is used. No module may have the name of a
 # function, because importing it would put the module in the function's place.

@@ -1,6 +1,7 @@
 """Runs the program `millrace predict` on arrays. Inputs and outputs are passed as files; the output files are mapped into memory."""
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import tempfile
@@ -9,6 +10,8 @@ from typing import Any, Mapping
 
 from headrace import _safetensors
 from headrace.errors import KindError, MissingError, UsageError
+
+REMEDY = "where memory ran out, give a smaller batch_size; `millrace predict` by hand prints all"
 
 
 def _is_tensor(value: Any) -> bool:
@@ -28,7 +31,10 @@ def _written(folder: Path, inputs: Any, where: str) -> Path:
         inputs = inputs.detach().cpu()
         array = (inputs.float() if str(inputs.dtype) == "torch.bfloat16" else inputs).numpy()  # NumPy has no bfloat16; float32 holds all of its numbers
     else:
-        array = numpy.asarray(inputs)
+        try:
+            array = numpy.asarray(inputs)
+        except ValueError as error:  # rows of several lengths
+            raise KindError(f"the input is no array: {error}", where, "give rows of one shape") from None
     if array.dtype.kind not in "biuf":
         raise KindError(f"the input is a {type(inputs).__name__}, no array of numbers", where, 'give an array of rows, or {"name": array}')
     numpy.save(folder / "input.npy", array)
@@ -46,6 +52,9 @@ def predict(program: str, source: Path, inputs: Any, flags: list[str], failure: 
         output = Path(name) / "output.safetensors"
         words = [program, "predict", "--from", str(source), "--input", str(_written(Path(name), inputs, where)), "--output", str(output), *flags]
         done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")
+        if done.returncode < 0:  # without a word of its own
+            number = -done.returncode
+            raise failure(f"the program was ended by {signal.Signals(number).name if number in signal.valid_signals() else f'signal {number}'}")
         if done.returncode != 0:
             raise failure(done.stderr or done.stdout)
         return _safetensors.load(output, to)  # the mapping keeps the contents of the file, also after the file is removed

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Iterator, Mapping
 
-from headrace.errors import Error, FileError, KindError, MissingError, MomentError, UsageError
+from headrace._flags import flags
+from headrace.errors import Error, FileError, MissingError, MomentError, UsageError
 
 _END_OF_LOG = 1 << 16  # bytes
 _DEEPEST = 3  # runs/<recipe>/<name>, and one folder deeper
@@ -35,7 +36,7 @@ RunError.__module__ = "headrace"
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric of the validations. `last` and `best` are NaN if there was no value."""
+    """A metric of the validations. `last` and `best` are NaN if there was no value; `best_step` is 0 if the best is not known."""
 
     last: float
     best: float
@@ -61,6 +62,11 @@ def _number(value: Any) -> float:
     if isinstance(value, str):
         return _NUMBERS.get(value, math.nan)
     return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else math.nan
+
+
+def _lowest(values: Mapping[int, float]) -> tuple[float, int]:
+    """The lowest finite value, and the first step that had it; (NaN, 0) without one."""
+    return min(((value, step) for step, value in values.items() if math.isfinite(value)), default=(math.nan, 0))
 
 
 def _json_file(path: Path) -> dict[str, Any]:
@@ -97,7 +103,9 @@ class Run:
     @property
     def config(self) -> dict[str, Any]:
         """{section: {key: value}}, as resolved."""
-        return _json_file(self.folder / "config.json")
+        found = _json_file(self.folder / "config.json")
+        values = found.get("values")  # beside "origins", which says of each key who set it
+        return values if isinstance(values, dict) else found
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -199,21 +207,20 @@ class Run:
         if summary and not self.is_running:
             order = summary.get("metrics_order", [])
             found = summary.get("metrics", {})
-            return {name: Metric(_number(found[name].get("last")), _number(found[name].get("best")), found[name].get("best_step", 0))
+            return {name: Metric(_number(found[name].get("last")), _number(found[name].get("best")), found[name].get("best_step") or 0)
                     for name in [*order, *(name for name in found if name not in order)] if name in found}
-        # During training only the recipe knows whether a higher value is better, so the best value is unknown, except for losses.
-        latest: dict[str, Metric] = {}
+        # While it trains nobody but the recipe knows whether more is better: the best is not known, but for losses.
+        measured: dict[str, dict[int, float]] = {}  # name -> step -> value
         for line in self.lines():
-            if line.get("kind") != "validation":
+            step = line.get("step")
+            if line.get("kind") == "start":  # what was measured behind the snapshot is made again
+                measured = {name: {at: value for at, value in values.items() if at <= (step or 0)} for name, values in measured.items()}
+            if line.get("kind") != "validation" or not isinstance(step, int):
                 continue
             for name, value in line.items():
-                if name in ("kind", "time", "step", "seconds", "it_per_s", "epoch") or not isinstance(value, (int, float, str)):
-                    continue
-                number, before = _number(value), latest.get(name)
-                better = name.endswith("loss") and (before is None or not number >= before.best)
-                best = (number, line["step"]) if better else (before.best, before.best_step) if before else (math.nan, 0)
-                latest[name] = Metric(number, *best)
-        return latest
+                if name not in ("kind", "time", "step", "seconds", "it_per_s", "epoch") and isinstance(value, (int, float, str)):
+                    measured.setdefault(name, {})[step] = _number(value)
+        return {name: Metric(values[max(values)], *_lowest(values if name.endswith("loss") else {})) for name, values in measured.items() if values}
 
     @property
     def findings(self) -> list[Finding]:
@@ -276,16 +283,15 @@ class Run:
         from headrace import _predict
         where = f"run.predict() of {self.folder}"
         source = self.folder if step is None else next((path for number, path in self._snapshots() if number == step), self.folder / "snapshots" / f"step-{step}")
-        flags = [*([f"--batch-size={batch_size}"] if batch_size is not None else []), *_flags(values or {})]
-        return _predict.predict(_program(where), source, inputs, flags, lambda text: _failure(text, self.folder), where)
+        words = [*([f"--batch-size={batch_size}"] if batch_size is not None else []), *flags(values or {})]
+        return _predict.predict(_program(where), source, inputs, words, lambda text: _failure(text, self.folder, _predict.REMEDY), where)
 
     # -- its process -------------------------------------------------------------------------------------------------------
 
     def stop(self) -> None:
         """Asks the training to finish its step, save and exit; `wait()` waits for that. Does nothing if no process is training."""
-        if self._process is not None:
-            if self._process.poll() is None:
-                self._process.send_signal(signal.SIGTERM)
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
             return
         if not self.is_running:
             return
@@ -299,7 +305,7 @@ class Run:
     def wait(self, timeout: float | None = None) -> "Run":
         """Returns this run when no process is training in it any more. Raises `RunError` with the program's message if it failed,
         and TimeoutError after `timeout` seconds."""
-        if self._process is not None:
+        if self._process is not None and not self._is_resumed():
             try:
                 self._process.wait(timeout)
             except subprocess.TimeoutExpired as error:
@@ -312,8 +318,12 @@ class Run:
                 raise TimeoutError(f"{self.folder} is still training after {timeout} s")
             time.sleep(0.2)
         if self.state == "failed":
-            raise _failure(str(self.summary.get("error", "the run failed")), self.folder)
+            raise _failure(str(self.summary.get("error", "the run failed")), self.folder, "log.jsonl has what it said")
         return self
+
+    def _is_resumed(self) -> bool:
+        """Whether the process of this object has ended, and another one trains in the folder now."""
+        return self._process is not None and self._process.poll() is not None and self.is_running
 
     @property
     def output(self) -> str:
@@ -374,12 +384,13 @@ def _is_run(folder: Path) -> bool:
     return any(os.path.exists(folder / name) for name in ("run.json", "log.jsonl", "summary.json")) or os.path.isdir(folder / "snapshots")
 
 
-def _failure(text: str, folder: Path) -> RunError:
-    """The three parts of the program's error, from its output; without such an error, the last lines of the output."""
+def _failure(text: str, folder: Path, otherwise: str = "run.output has all that it printed") -> RunError:
+    """The three parts of the program's error, from its output. Without such an error: the last lines of the output, and the remedy
+    `otherwise`."""
     lines = text.rstrip().splitlines()
     starts = [at for at, line in enumerate(lines) if re.match(r"\w*(?:Error|Interrupted)  ", line)]
     if not starts:
-        return RunError("\n".join(lines[-5:]) or "the program ended without a word", str(folder), "run.output has all that it printed")
+        return RunError("\n".join(lines[-5:]) or "the program ended without a word", str(folder), otherwise)
     parts: dict[str, list[str]] = {"what": [lines[starts[-1]].split("  ", 1)[1]], "where": [], "next": []}
     part = "what"
     for line in lines[starts[-1] + 1:]:
@@ -438,17 +449,13 @@ def _program(where: str) -> str:
     return found
 
 
-def _flags(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    for key, value in values.items():
-        if not isinstance(key, str):
-            raise KindError(f"the key {key!r} is no text", "headrace.train", 'write {"section.key": value} or {"section": {"key": value}}')
-        if isinstance(value, Mapping):
-            yield from _flags(value, f"{prefix}{key}.")
-            continue
-        if not isinstance(value, (str, bool, int, float, list, tuple, os.PathLike)):
-            raise KindError(f"{prefix}{key} is a {type(value).__name__}", "headrace.train", "give a number, a text, True or False, or a list of them")
-        text = str(value) if isinstance(value, (str, os.PathLike)) else json.dumps(list(value) if isinstance(value, tuple) else value)
-        yield f"--{prefix}{key}={text}"
+def _unused(folder: Path) -> Path:
+    """`folder`, or where it is there `folder`-2 and so on: of two runs in one second the second would resume the first."""
+    found, number = folder, 1
+    while found.exists():
+        number += 1
+        found = folder.with_name(f"{folder.name}-{number}")
+    return found
 
 
 def train(recipe: str, values: Mapping[str, Any] | None = None, *, preset: str | None = None, run: str | os.PathLike | None = None,
@@ -460,20 +467,25 @@ def train(recipe: str, values: Mapping[str, Any] | None = None, *, preset: str |
         pandas.DataFrame(run.history)
 
     `values`: config keys as {"section.key": value} or {"section": {"key": value}}. The same arguments resume the run.
-    The program continues when this process ends; `run.stop()` makes it save and exit.
+    The program continues when this process ends; `run.stop()` makes it save and exit. If this call is interrupted, the program is asked
+    to end.
     """
     where = f"headrace.train({recipe!r}, ...)"
     program = _program(where)
-    folder = Path(run) if run is not None else Path("runs") / recipe / time.strftime("%Y-%m-%d-%H%M%S")
+    folder = Path(run) if run is not None else _unused(Path("runs") / recipe / time.strftime("%Y-%m-%d-%H%M%S"))
     if _is_run(folder) and Run(folder).is_running:
         raise MomentError(f"{folder} is training already", where, f"headrace.Run({str(folder)!r}) follows it; stop() ends it")
-    words = [program, "train", recipe, "--run", str(folder), *(["--preset", preset] if preset else []), *(["--data", str(data)] if data else []), *_flags(values or {})]
+    words = [program, "train", recipe, "--run", str(folder), *(["--preset", preset] if preset else []), *(["--data", str(data)] if data else []), *flags(values or {})]
     output, name = tempfile.mkstemp(prefix="headrace-", suffix=".txt")
     with os.fdopen(output) as file:
         process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, start_new_session=True)
     started = Run(folder, process, Path(name))
     began = os.path.getmtime(folder / "log.jsonl") if (folder / "log.jsonl").exists() else None
-    while process.poll() is None and (not (folder / "log.jsonl").exists() or os.path.getmtime(folder / "log.jsonl") == began):
-        time.sleep(0.05)
+    try:
+        while process.poll() is None and (not (folder / "log.jsonl").exists() or os.path.getmtime(folder / "log.jsonl") == began):
+            time.sleep(0.05)
+    except BaseException:  # Ctrl-C: nobody would have the run, which would go on for days
+        process.terminate()
+        raise
     started._raise_failure()
     return started

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import math
 import mmap
 import struct
 from pathlib import Path
@@ -13,6 +14,7 @@ from headrace.errors import FileError, KindError, PackageError
 _KINDS = {"F64": ("float64", "<f8"), "F32": ("float32", "<f4"), "F16": ("float16", "<f2"), "BF16": ("bfloat16", None), "I64": ("int64", "<i8"),
           "I32": ("int32", "<i4"), "I16": ("int16", "<i2"), "I8": ("int8", "i1"), "U8": ("uint8", "u1"), "BOOL": ("bool", "?"),
           "U16": ("uint16", "<u2"), "U32": ("uint32", "<u4"), "U64": ("uint64", "<u8")}
+_BYTES = {kind: 1 if kind == "BOOL" else int(kind.lstrip("BFIU")) // 8 for kind in _KINDS}
 _MOST_HEADER = 100 << 20  # bytes
 
 
@@ -28,6 +30,8 @@ def _header(path: Path, mapped: mmap.mmap) -> tuple[dict[str, Any], int]:
             begin, end = each["data_offsets"]
             if each["dtype"] not in _KINDS or not 0 <= begin <= end <= len(mapped) - 8 - length:
                 raise ValueError(f"{name} is of type {each['dtype']} at bytes {begin} to {end}")
+            if min(each["shape"], default=0) < 0 or math.prod(each["shape"]) * _BYTES[each["dtype"]] != end - begin:
+                raise ValueError(f"{name} of shape {each['shape']} has {end - begin} bytes")
         return header, 8 + length
     except (ValueError, KeyError, TypeError, AttributeError, struct.error) as error:
         raise FileError(f"{path} is no safetensors file, or damaged: {error}", str(path), "take another snapshot of the run") from error
@@ -84,7 +88,10 @@ def _bytes_of(name: str, value: Any, where: str) -> tuple[str, list[int], Any]:
             tensor = tensor.view(torch.int16)  # NumPy can hold only its bits
         array = tensor.numpy() if kind in kinds else None
     else:
-        array = numpy.asarray(value, order="C")
+        try:
+            array = numpy.asarray(value, order="C")
+        except ValueError as error:  # rows of several lengths
+            raise KindError(f"{name} is no array: {error}", where, "give an array of numbers") from None
         kind, shape = array.dtype.name, list(array.shape)
     if kind not in kinds:
         raise KindError(f"{name} is of type {kind}", where, "give an array of numbers")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Mapping, Sequence
 
@@ -17,7 +17,7 @@ from typing import Mapping, Sequence
 KEPT = {"glibc.malloc.mmap_max": "0", "glibc.malloc.trim_threshold": str(1 << 34), "glibc.malloc.top_pad": str(1 << 26)}
 PAGES = {"glibc.malloc.hugetlb": "1"}
 SPINS = "20000"
-ANY_RANKS = re.compile(r"--?(?:nproc[-_]per[-_]node|num[-_]processes)(?:=(.*))?")
+ANY_RANKS = re.compile(r"--?(nproc[-_]per[-_]node|num[-_]processes|num[-_]machines)(?:=(.*))?")
 LOCAL_SIZES = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE")
 
 
@@ -90,6 +90,10 @@ def this_machine(root: Path = Path("/")) -> Machine:
                    os.cpu_count() or 1, len(allowed), len(cores), _quota(root), gpus)
 
 
+def _count(text: str) -> int | None:
+    return int(text) if text.isdigit() and int(text) > 0 else None
+
+
 def ranks_of(words: Sequence[str], machine: Machine) -> int | None:
     """The number of processes that a launcher's command starts on this machine: 1 if it is not a launcher, None if its words do not
     say."""
@@ -101,15 +105,27 @@ def ranks_of(words: Sequence[str], machine: Machine) -> int | None:
     if not torchrun and not accelerate:
         return 1
     begin = 1 if name in ("torchrun", "accelerate", "accelerate-launch") else at + 1
+    given: dict[str, str] = {}
     for at, word in enumerate(words[begin:], begin):
         if word.endswith(".py") or (word in ("-m", "--module") and not "".join(words[at + 1:at + 2]).startswith("-")):
             break  # the following words are the script's
         found = ANY_RANKS.fullmatch(word)
         if found:
-            value = found[1] if found[1] is not None else "".join(words[at + 1:at + 2])
-            by_word = {"cpu": machine.cpus, "gpu": machine.gpus or None, "xpu": None, "auto": machine.gpus or machine.cpus}
-            return by_word[value] if value in by_word else int(value) if value.isdigit() and int(value) > 0 else None
-    return 1 if torchrun else None
+            given[found[1].replace("-", "_")] = found[2] if found[2] is not None else "".join(words[at + 1:at + 2])
+    if torchrun:
+        value = given.get("nproc_per_node", "1")
+        by_word = {"cpu": machine.cpus, "gpu": machine.gpus or None, "xpu": None, "auto": machine.gpus or machine.cpus}
+        return by_word[value] if value in by_word else _count(value)
+    processes, machines = _count(given.get("num_processes", "")), _count(given.get("num_machines", "1"))  # accelerate counts those of all machines
+    return max(1, processes // machines) if processes and machines else None
+
+
+def _visible_gpus(environment: Mapping[str, str], machine: Machine) -> int:
+    """Those of CUDA_VISIBLE_DEVICES, for which torchrun starts processes with --nproc-per-node=gpu."""
+    if "CUDA_VISIBLE_DEVICES" not in environment:
+        return machine.gpus
+    named = [word.strip() for word in environment["CUDA_VISIBLE_DEVICES"].split(",")]
+    return min(machine.gpus, sum(word not in ("", "-1") for word in named))
 
 
 def _local_size(environment: Mapping[str, str]) -> int:
@@ -169,7 +185,7 @@ def _plan_threads(plan: Plan, words: Sequence[str], environment: Mapping[str, st
     if theirs:
         plan.say("threads", f"left as you set it: {', '.join(theirs)}")
         return
-    ranks = ranks_of(words, machine)
+    ranks = ranks_of(words, replace(machine, gpus=_visible_gpus(environment, machine)))
     if ranks is None:
         plan.say("threads", "left as they are: the command does not say how many processes it starts")
         return

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import signal
 import time
 from pathlib import Path
 from typing import Any, Callable, Iterator, Protocol, Sequence
@@ -23,7 +24,7 @@ A run that resumes goes on in the same run of the tracker, and so does a followe
 
   --to NAME        wandb or mlflow; its package must be installed
   --project NAME   the tracker's project or experiment (default: the recipe's name)
-  --once           send what is there and leave
+  --once           send what is there and leave; of a run that is training without its latest step, of which more may come
 """
 SENT = ("step", "epoch", "validation", "memory_use")  # kinds of lines
 LEFT_OUT = ("kind", "time", "step")
@@ -84,6 +85,8 @@ class _Mlflow:
         self._client.set_tag(self._id, "headrace.step", step)
 
     def finish(self, state: str) -> None:
+        if state == "running":  # --once
+            return
         self._client.set_terminated(self._id, status="FAILED" if state == "failed" else "KILLED" if state in ("stopped", "died") else "FINISHED")
 
 
@@ -121,8 +124,8 @@ def follow(run: Run, tracker: Tracker, once: bool = False, wait: Callable[[], No
     while True:
         running = run.is_running  # before the log is read, so that lines written meanwhile are read in the next round
         steps = list(values_by_step(run.lines()))
-        if running and not once:
-            steps = steps[:-1]  # the latest step may get more lines
+        if running:
+            steps = steps[:-1]  # more lines of the latest step may come, and a tracker takes a step once
         for step, values in steps:
             if step > tracker.last_step:
                 tracker.log(step, values)
@@ -163,5 +166,9 @@ def main(words: Sequence[str]) -> int:
     chosen = parse(words)
     run = Run(Path(chosen["run"]))
     tracker = TRACKERS[chosen["to"]](run, identity_of(run), chosen["project"] or run.recipe or "millrace")
-    print(f"{follow(run, tracker, chosen['once'])} steps sent to {chosen['to']}")
+    try:
+        print(f"{follow(run, tracker, chosen['once'])} steps sent to {chosen['to']}")
+    except KeyboardInterrupt:
+        tracker.finish(run.state)  # what was sent is written; the same words go on
+        return 128 + signal.SIGINT
     return 0

@@ -381,10 +381,10 @@ class Loader:
         with self._lock:
             handle = self._opened()
             left_out = ("headrace", "content") if accept_changed else ("headrace",)
-            check(self._library.load_state(handle, json.dumps({key: state[key] for key in state if key not in left_out}).encode()))
+            check(self._library.load_state(handle, json.dumps({key: state[key] for key in state if key not in left_out}, default=_library._plain).encode()))
             self._drop_ahead()
             self._current = None
-            self._epoch, self._handed, self._bad = state["epoch"], state["next_batch"], state["bad_in_epoch"]
+            self._epoch, self._handed, self._bad = (int(state[key]) for key in ("epoch", "next_batch", "bad_in_epoch"))  # NumPy's, if saved so
             self._resumed = True
 
     # -- what it does

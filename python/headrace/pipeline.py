@@ -17,6 +17,32 @@ from typing import Any, Callable, Iterable, Mapping, Sequence, Union
 from headrace.errors import KindError, MissingError, UsageError
 
 Path = Union[str, "os.PathLike[str]"]
+_MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet
+
+
+def _numbers(value: Any, name: str, call: str) -> list[Any]:
+    """A list of numbers. Raises for one number alone, of which it is not known how many axes or channels it is for."""
+    if isinstance(value, (str, bytes)) or not hasattr(value, "__iter__") or getattr(value, "ndim", 1) != 1:
+        alone = isinstance(value, (int, float)) or getattr(value, "ndim", None) == 0
+        raise KindError(f"{name} is {value!r}, no list of numbers", f"{call}()", f"write {name}=[{value}], a number for each axis or channel" if alone else
+                        "give a list with a number for each axis or channel")
+    return list(value)
+
+
+def _names(value: Any, name: str, call: str) -> list[str]:
+    """A list of names, also of one alone: as a list a text would be its letters."""
+    names = [value] if isinstance(value, str) else list(value) if hasattr(value, "__iter__") else [value]
+    for each in names:
+        if not isinstance(each, str):
+            raise KindError(f"{name} names {each!r}, a {type(each).__name__}", f"{call}()", "give the name of a field, or a list of names")
+    return names
+
+
+def _mapping(value: Any, name: str, call: str, right: str) -> dict[str, Any]:
+    # Not dict(value), which makes {"/": "x"} of ["/x"].
+    if not isinstance(value, Mapping):
+        raise KindError(f"{name} is a {type(value).__name__}, no dictionary", f"{call}()", f"write {right}")
+    return dict(value)
 
 
 class Step:
@@ -52,7 +78,7 @@ class Pipeline:
     def augment(self, fields: str | Sequence[str], *steps: Step) -> Pipeline:
         """Applies steps to `fields`. Each read draws new random numbers by (seed, epoch, position). All fields of one call get the
         same numbers, so that a picture and its mask are flipped alike. The steps run on the reader threads."""
-        names = [fields] if isinstance(fields, str) else list(fields)
+        names = _names(fields, "fields", "Pipeline.augment")
         for step in steps:
             if not isinstance(step, Step):
                 raise KindError(f"a step is {step!r}", "Pipeline.augment()", "give steps such as headrace.random_flip([-1])")
@@ -61,7 +87,7 @@ class Pipeline:
     def split(self, share: float = 0.9, *, seed: int = 0) -> tuple[Pipeline, Pipeline]:
         """Returns two pipelines: about `share` of the samples, and the others. The choice depends only on `seed` and the number of
         a sample. So it is the same in every run, and samples that are appended later move no other sample."""
-        if not 0 < share < 1:
+        if isinstance(share, (str, bytes)) or not 0 < share < 1:
             raise UsageError(f"a share of {share}", "Pipeline.split()", "give a number between 0 and 1")
         return self.share(0, share, seed=seed), self.share(share, 1, seed=seed)
 
@@ -71,6 +97,8 @@ class Pipeline:
 
     def subset(self, indices: Iterable[int]) -> Pipeline:
         """The samples with these numbers, in this order; a number may occur several times."""
+        if not hasattr(indices, "__iter__"):
+            raise KindError(f"indices is {indices!r}, no list", "Pipeline.subset()", f"the first samples are pipeline.take({indices})" if isinstance(indices, int) else "give whole numbers")
         numbers = [index.item() if hasattr(index, "item") else index for index in indices]
         for number in numbers:
             if isinstance(number, bool) or not isinstance(number, int):
@@ -93,13 +121,14 @@ class Pipeline:
         default the function's name. A state can be loaded only if `name` is the same, so put parameters into it.
 
         A Python function is called as function(sample, random). `sample` is {field: numpy array}, valid during the call. `random`
-        is a numpy Generator for this sample, epoch and position. The function returns {field: array}. Only one thread at a time
-        runs Python, so such functions slow down readers and the training loop; Loader.counters()["python_seconds"] says how long.
+        is a numpy Generator for this sample, epoch and position. The function returns {field: array}, with numbers that the field's
+        dtype can hold. Only one thread at a time runs Python, so such functions slow down readers and the training loop;
+        Loader.counters()["python_seconds"] says how long.
         The address of a C function, or a function compiled by numba.cfunc, runs on all readers at once: int f(const void* const*
         fields, void* const* made, uint64_t seed, void* context), with `makes` sorted by name. It returns 0 for success. An
         exception, or another result than 0, means a bad sample: see Loader(bad_samples=...)."""
         address = function if isinstance(function, int) else getattr(function, "address", None)
-        if address is None and not callable(function):
+        if isinstance(function, bool) or address == 0 or address is None and not callable(function):
             raise KindError(f"the function of a map is {function!r}", "Pipeline.map()", "give a function, or the address of a C function")
         called = name or getattr(function, "__qualname__", None)
         if called is None:
@@ -108,7 +137,7 @@ class Pipeline:
             made = {field: {"dtype": dtype, "shape": list(shape)} for field, (dtype, shape) in makes.items()}
         except (TypeError, ValueError, AttributeError):
             raise KindError(f"makes is {makes!r}", "Pipeline.map()", 'write {"x": ("f32", (3, 64))}: dtype and shape of each field; () is the shape of a number') from None
-        return self._above("map", function=_Function(function, address), name=called, makes=made, drops=list(drops))
+        return self._above("map", function=_Function(function, address), name=called, makes=made, drops=_names(drops, "drops", "Pipeline.map"))
 
 
 class _Function:
@@ -137,7 +166,9 @@ def _part(pipeline: Any, call: str) -> Mapping[str, Any]:
 
 
 def _file(path: Path, call: str) -> str:
-    name = os.fspath(path)
+    if not isinstance(path, (str, bytes, os.PathLike)):
+        raise KindError(f"a path is a {type(path).__name__}", f"headrace.{call}()", "give the path of a file, as a text or a pathlib.Path")
+    name = os.fsdecode(path)
     folder, last = os.path.split(name)
     pattern = glob.has_magic(last)
     if not (pattern and glob.glob(os.path.join(glob.escape(folder), last)) or os.path.exists(name)):
@@ -147,7 +178,7 @@ def _file(path: Path, call: str) -> str:
 
 
 def _files(paths: Path | Iterable[Path], call: str) -> list[str]:
-    some = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    some = list(paths) if hasattr(paths, "__iter__") and not isinstance(paths, (str, bytes, os.PathLike)) else [paths]
     if not some:
         raise UsageError("no file is named", f"headrace.{call}()", "give a path, a pattern such as *.h5, or a list of paths")
     return [_file(path, call) for path in some]
@@ -158,9 +189,11 @@ def hdf5(files: Path | Iterable[Path], datasets: Mapping[str, str], *, rows: boo
     """Data sets of HDF5 files: {"x": "/x"} names each field and its data set. A sample is an index of the first axis (rows=True) or
     a whole file (rows=False). All files must have the same types and shapes; with rows=True the first axis may differ. `keep`
     reads only parts [begin, end) of a field's last axes: {"vis": [(0, 64)]}."""
-    part: dict[str, Any] = {"kind": "hdf5", "files": _files(files, "hdf5"), "datasets": dict(datasets), "rows": rows}
+    part: dict[str, Any] = {"kind": "hdf5", "files": _files(files, "hdf5"), "rows": rows,
+                            "datasets": _mapping(datasets, "datasets", "headrace.hdf5", '{"x": "/x"}: a field, and its data set')}
     if keep:
-        part["keep"] = {name: [list(pair) for pair in pairs] for name, pairs in keep.items()}
+        given = _mapping(keep, "keep", "headrace.hdf5", '{"x": [(0, 64)]}')
+        part["keep"] = {name: [_numbers(pair, f"a part of keep[{name!r}]", "headrace.hdf5") for pair in pairs] for name, pairs in given.items()}
     return Pipeline(part)
 
 
@@ -168,19 +201,25 @@ def nifti(files: Path | Iterable[Path], *, name: str = "volume", crop: Sequence[
           as_float: bool = False) -> Pipeline:
     """Volumes of .nii and .nii.gz files. With `crop` (one size per axis, slowest first), a block of each volume, at a random place
     or in the centre. Values are the stored numbers, or with as_float f32 values scaled as the header says."""
-    return Pipeline({"kind": "nifti", "files": _files(files, "nifti"), "name": name, "crop": list(crop), "random": random, "as_float": as_float})
+    return Pipeline({"kind": "nifti", "files": _files(files, "nifti"), "name": name, "crop": _numbers(crop, "crop", "headrace.nifti"),
+                     "random": random, "as_float": as_float})
 
 
 def images(files: Path | Iterable[Path] | None = None, *, labelled: Path | None = None, name: str = "image",
            crop: tuple[int, int] = (224, 224), pixels: str = "rgb", random: bool = True, flip: bool = False, reduce: bool = False,
-           normalise: bool = False, mean: Sequence[float] = (0.485, 0.456, 0.406),
-           deviation: Sequence[float] = (0.229, 0.224, 0.225)) -> Pipeline:
+           normalise: bool = False, mean: Sequence[float] = _MEAN, deviation: Sequence[float] = _DEVIATION) -> Pipeline:
     """Crops of JPEG and PNG files: u8 [height, width, channels], or with normalise=True f32 [channels, height, width] of (value /
     255 - mean) / deviation. `labelled`, instead of `files`, is a folder with a subfolder for each class, and adds the field
     "label", i64 []. Pictures are not resized, so a picture that is smaller than the crop is a bad sample. `reduce` decodes a
     JPEG at 1/2, 1/4 or 1/8 of its size if the crop still fits. `pixels`: "rgb" or "gray"."""
-    part: dict[str, Any] = {"kind": "images", "name": name, "crop": list(crop), "pixels": pixels, "random": random, "flip": flip,
-                            "reduce": reduce, "normalise": normalise, "mean": list(mean), "deviation": list(deviation)}
+    part: dict[str, Any] = {"kind": "images", "name": name, "crop": _numbers(crop, "crop", "headrace.images"), "pixels": pixels, "random": random,
+                            "flip": flip, "reduce": reduce, "normalise": normalise, "mean": _numbers(mean, "mean", "headrace.images"),
+                            "deviation": _numbers(deviation, "deviation", "headrace.images")}
+    for given, numbers, usual in (("mean", mean, _MEAN), ("deviation", deviation, _DEVIATION)):
+        if numbers is not usual and not normalise:
+            raise UsageError(f"{given} is given, and pictures are not normalised", "headrace.images()", f"add normalise=True, or leave {given} out")
+        if numbers is not usual and len(part[given]) not in (1, 1 if pixels == "gray" else 3):
+            raise UsageError(f"{given} has {len(part[given])} numbers for pixels={pixels!r}", "headrace.images()", "give one for each channel, or one for all")
     if (files is None) == (labelled is None):
         raise UsageError("images needs files or a labelled folder", "headrace.images()", "give one of them")
     if files is not None:
@@ -192,19 +231,21 @@ def images(files: Path | Iterable[Path] | None = None, *, labelled: Path | None 
 
 def npy(arrays: Mapping[str, Path]) -> Pipeline:
     """Rows of .npy files, each file a field: {"x": "x.npy", "y": "y.npy"}. The first axes must have equal length."""
-    return Pipeline({"kind": "npy", "arrays": {name: _file(path, "npy") for name, path in arrays.items()}})
+    given = _mapping(arrays, "arrays", "headrace.npy", '{"x": "x.npy"}: a field, and its file')
+    return Pipeline({"kind": "npy", "arrays": {name: _file(path, "npy") for name, path in given.items()}})
 
 
 def npz(files: Path | Iterable[Path], names: Sequence[str] = ()) -> Pipeline:
     """Each .npz file is a sample. Its fields are the arrays `names`, or all arrays."""
-    return Pipeline({"kind": "npz", "files": _files(files, "npz"), "names": list(names)})
+    return Pipeline({"kind": "npz", "files": _files(files, "npz"), "names": _names(names, "names", "headrace.npz")})
 
 
 def csv(file: Path, columns: Mapping[str, str | Sequence[str] | None], *, whole: Sequence[str] = ()) -> Pipeline:
     """Rows of a table whose first row names the columns: {"x": ["speed", "angle"]} is f32 [2]; {"distance": None} is the column of that
     name, f32 []. Fields of `whole` are i64. The table is read into memory."""
-    fields = {name: [chosen] if isinstance(chosen, str) else list(chosen or ()) for name, chosen in columns.items()}
-    return Pipeline({"kind": "csv", "file": _file(file, "csv"), "columns": fields, "whole": list(whole)})
+    given = _mapping(columns, "columns", "headrace.csv", '{"x": ["speed", "angle"]}: a field, and its columns')
+    fields = {name: _names(() if chosen is None else chosen, f"columns[{name!r}]", "headrace.csv") for name, chosen in given.items()}
+    return Pipeline({"kind": "csv", "file": _file(file, "csv"), "columns": fields, "whole": _names(whole, "whole", "headrace.csv")})
 
 
 def tokens(file: Path, window: int, *, overlap: int = 0, dtype: str | None = None, vocabulary: int | None = None) -> Pipeline:
@@ -212,9 +253,11 @@ def tokens(file: Path, window: int, *, overlap: int = 0, dtype: str | None = Non
     bare little-endian ids, all below `vocabulary`. Neighbouring windows share `overlap` tokens: 1 if the next token is the
     target."""
     sizes = {None: 0, "u16": 2, "uint16": 2, "u32": 4, "uint32": 4}
-    if dtype not in sizes:
+    if not isinstance(dtype, (str, type(None))) or dtype not in sizes:
         raise UsageError(f"tokens of dtype {dtype!r}", "headrace.tokens()", 'give "u16" or "u32", or None for a token file of Millrace')
     part = {"kind": "tokens", "file": _file(file, "tokens"), "window": window, "overlap": overlap, "bytes": sizes[dtype]}
+    if vocabulary is not None and not sizes[dtype]:
+        raise UsageError("vocabulary is given without dtype", "headrace.tokens()", 'give dtype="u16" or "u32" for bare ids; a token file of Millrace states its vocabulary')
     if vocabulary is not None:
         part["vocabulary"] = vocabulary
     elif sizes[dtype]:
@@ -224,7 +267,8 @@ def tokens(file: Path, window: int, *, overlap: int = 0, dtype: str | None = Non
 
 def concat(pipelines: Iterable[Pipeline]) -> Pipeline:
     """The samples of all pipelines, one after the other. Their fields must be equal."""
-    return Pipeline({"kind": "concat", "of": [_part(one, "concat") for one in pipelines]})
+    some = [pipelines] if not hasattr(pipelines, "__iter__") else pipelines
+    return Pipeline({"kind": "concat", "of": [_part(one, "concat") for one in some]})
 
 
 def groups(pipelines: Mapping[str, Pipeline], grouping: str = "each", *, weights: Mapping[str, float] | None = None,
@@ -232,9 +276,10 @@ def groups(pipelines: Mapping[str, Pipeline], grouping: str = "each", *, weights
     """Several data sets of different shapes in each batch: {"a": {field: tensor}, "b": ...}. `grouping`: "each" has batch_size rows
     of each until the longest ends; "repeat" begins the shorter ones again; "cut" ends with the shortest; "mix" has batch_size
     rows in total, drawn by `weights`. A group may have no rows."""
-    part: dict[str, Any] = {"kind": "groups", "grouping": grouping, "of": {name: _part(one, "groups") for name, one in pipelines.items()}}
+    part: dict[str, Any] = {"kind": "groups", "grouping": grouping, "of": {
+        name: _part(one, "groups") for name, one in _mapping(pipelines, "pipelines", "headrace.groups", '{"a": pipeline, "b": pipeline}').items()}}
     if weights:
-        part["weights"] = dict(weights)
+        part["weights"] = _mapping(weights, "weights", "headrace.groups", '{"a": 2, "b": 1}')
     if samples_per_epoch is not None:
         part["samples_per_epoch"] = samples_per_epoch
     return Pipeline(part)
@@ -242,33 +287,33 @@ def groups(pipelines: Mapping[str, Pipeline], grouping: str = "each", *, weights
 
 def random_crop(size: Sequence[int], *, margin: Sequence[int] = (), border: str = "constant", value: float = 0) -> Step:
     """Cuts out a part of `size` (of the last axes) at a random place. Margins are added first: constant, or border="reflect"."""
-    return Step("random_crop", size=list(size), margin=list(margin), border=border, value=value)
+    return Step("random_crop", size=_numbers(size, "size", "headrace.random_crop"), margin=_numbers(margin, "margin", "headrace.random_crop"), border=border, value=value)
 
 
 def centre_crop(size: Sequence[int], *, margin: Sequence[int] = (), border: str = "constant", value: float = 0) -> Step:
     """Cuts out the central part of `size`."""
-    return Step("centre_crop", size=list(size), margin=list(margin), border=border, value=value)
+    return Step("centre_crop", size=_numbers(size, "size", "headrace.centre_crop"), margin=_numbers(margin, "margin", "headrace.centre_crop"), border=border, value=value)
 
 
 def pad(margin: Sequence[int], *, border: str = "constant", value: float = 0) -> Step:
     """Adds margins on both sides of the last axes."""
-    return Step("pad", margin=list(margin), border=border, value=value)
+    return Step("pad", margin=_numbers(margin, "margin", "headrace.pad"), border=border, value=value)
 
 
 def random_flip(axes: Sequence[int], probability: float = 0.5) -> Step:
     """Reverses each of `axes` with `probability`."""
-    return Step("random_flip", axes=list(axes), probability=probability)
+    return Step("random_flip", axes=_numbers(axes, "axes", "headrace.random_flip"), probability=probability)
 
 
 def random_roll(axes: Sequence[int]) -> Step:
     """Shifts each of `axes` cyclically, for periodic arrays."""
-    return Step("random_roll", axes=list(axes))
+    return Step("random_roll", axes=_numbers(axes, "axes", "headrace.random_roll"))
 
 
 def normalise(mean: Sequence[float], deviation: Sequence[float]) -> Step:
     """Computes (x - mean) / deviation as f32, with one number for each index of the first axis, or one for all; u8 is first divided
     by 255."""
-    return Step("normalise", mean=list(mean), deviation=list(deviation))
+    return Step("normalise", mean=_numbers(mean, "mean", "headrace.normalise"), deviation=_numbers(deviation, "deviation", "headrace.normalise"))
 
 
 def gaussian_noise(deviation: float) -> Step:

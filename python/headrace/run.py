@@ -107,6 +107,9 @@ def check(command: Sequence[str], verb: str = "run") -> None:
             raise UsageError(f"{program} is a script, not a program", where, f"write: headrace {verb} -- python {shlex.join(command)}")
         if os.path.isdir(program):
             raise UsageError(f"{program} is a folder", where, "name the program to start, such as python")
+        if os.sep not in program and os.access(program, os.X_OK):
+            raise MissingError(f"{program} is not on the PATH, which the current folder is no part of", where,
+                               f"write: headrace {verb} -- {shlex.join([os.path.join('.', program), *command[1:]])}")
         if os.path.exists(program):
             raise FileError(f"{program} may not be executed", where, f"chmod +x {program}, or start it by its interpreter: headrace {verb} -- python {program}")
         if program.endswith(".py"):

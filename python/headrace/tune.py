@@ -32,7 +32,7 @@ and is ended after its steps. A trial in which Python, torch or safetensors woul
 
   --steps N     steps of a trial in the comparison at the end; those of the search have a quarter (200)
   --minutes M   begin no further trial of the search after this time (30)
-  --writes      let the script write outside of the copy
+  --writes      let the script write outside of the copy; your files that are linked into it stay protected
   --json        the result as JSON on stdout
 """
 RIGHT = "write: headrace tune -- python train.py"
@@ -110,7 +110,8 @@ class Trials:
         scratch.copy_of(Path(self.theirs), copy)
         watched.mkdir()
         asked = {"result": str(result), "steps": steps, "warm": max(3, min(steps // 4, 2 * (setting.workers or 1))), "loader": setting.loader(), "where": self.where,
-                 "threads": setting.threads, "give_up_ms": give_up_ms, "writable": None if self.writes else [str(copy), str(place)], "theirs": self.theirs}
+                 "threads": setting.threads, "give_up_ms": give_up_ms, "writable": [str(copy), str(place)], "everywhere": self.writes,
+                 "theirs": self.theirs}
         path = os.environ.get("PYTHONPATH")
         variables = {**os.environ, **TRACKERS_OFF, **(self.plan.variables if setting.environment else {}), "HEADRACE_DOCTOR": str(watched),
                      "HEADRACE_TRIAL": json.dumps(asked), "PYTHONDONTWRITEBYTECODE": "1", "PWD": str(copy),
@@ -130,6 +131,9 @@ class Trials:
         kept = next((json.loads(path.read_text()) for path in sorted(watched.glob("process-*.json")) if '"evidence"' in path.read_text()), {})
         self.evidence, self.hints = kept.get("evidence", {}), kept.get("hints", {})
         found = json.loads(result.read_text()) if result.exists() else {"failure": f"it ended with exit code {code}: {' '.join(said)}" if code else "it trained nothing that is watched"}
+        if found.get("linked"):
+            raise UsageError(f"the script would write {found['writes']} in each trial, and that is your own file", "headrace tune",
+                             "files above 16 MB and folders of more than 1,000 entries are linked into the copy, not copied: name another file by the script's arguments, or move this one away")
         if "writes" in found:
             raise UsageError(f"the script would write {found['writes']} in each trial", "headrace tune", "give it a place in the current folder by its arguments, or allow it: headrace tune --writes ...")
         if "failure" in found:

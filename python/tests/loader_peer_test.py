@@ -152,6 +152,16 @@ class Batches(LoaderTest):
             next(iter(loader(np.float32(1.5))))
         self.assertIn("NumPy has no bf16", str(caught.exception.__cause__))
 
+    def test_numbers_that_the_dtype_cannot_hold_are_refused(self):
+        def made(value, dtype):
+            return next(iter(self.loader(self.rows().map(lambda s, d: {"y": value}, {"y": (dtype, ())}), as_="numpy")))["y"][0]
+
+        for value, dtype in ((0.7, "u8"), (300, "u8"), (-1, "u16"), (float("nan"), "i64")):
+            with self.subTest(value), self.assertRaises(mr.DataError) as caught:
+                made(value, dtype)
+            self.assertIn("can't hold", str(caught.exception.__cause__))
+        self.assertEqual([made(3.0, "u8"), made(7, "f32"), made(2, "bool")], [3, 7, True])
+
     def test_a_folder_with_brackets_in_its_name(self):
         (self.folder / "scan[1]").mkdir()
         np.savez(self.folder / "scan[1]/a.npz", n=np.array(7))
@@ -276,6 +286,12 @@ class Epochs(LoaderTest):
             second = self.loader(pipeline, readers=draws.choice([0, 1, 3]), **options)
             second.load_state_dict(state)
             self.assertEqual(got + self.stream(second, 30 - cut), expected, cut)
+
+    def test_a_state_may_have_numbers_of_numpy(self):
+        loader = self.loader(as_="numpy")
+        state = {**loader.state_dict(), "epoch": np.int64(1), "next_batch": np.uint32(2)}
+        loader.load_state_dict(state)
+        self.assertEqual((type(loader.epoch), next(iter(loader))["n"][0]), (int, 16))
 
     @needs_torch
     def test_a_state_survives_torch_save(self):

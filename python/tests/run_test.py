@@ -74,6 +74,10 @@ class Plan(unittest.TestCase):
                 (torchrun, {}, {}, "2"), (torchrun, {}, {"quota": 4.0}, "1"), (["torchrun", "--nproc_per_node=2", "train.py"], {}, {}, "4"),
                 (["python", "-m", "torch.distributed.run", "--nproc-per-node=gpu", "train.py"], {}, {"gpus": 2}, "4"),
                 (["accelerate", "launch", "--num_processes", "8", "train.py"], {}, {}, "1"), (["accelerate", "launch", "train.py"], {}, {}, None),
+                (["torchrun", "--nproc-per-node=gpu", "train.py"], {"CUDA_VISIBLE_DEVICES": "0,3"}, {"gpus": 8}, "4"),
+                (["torchrun", "--nproc-per-node=auto", "train.py"], {"CUDA_VISIBLE_DEVICES": ""}, {"gpus": 8}, "1"),
+                (["accelerate", "launch", "--num_machines", "2", "--num_processes=8", "train.py"], {}, {}, "2"),  # 4 on each
+                (["accelerate", "launch", "--num_processes", "2", "--num-machines=4", "train.py"], {}, {}, None),
                 (["python", "train.py", "--nproc-per-node=4"], {}, {}, None),
                 (SCRIPT, {"OMPI_COMM_WORLD_LOCAL_SIZE": "4"}, {}, "2"), (SCRIPT, {"OMPI_COMM_WORLD_LOCAL_SIZE": "4"}, {"cpus": 2, "cores": 2}, None),
                 (SCRIPT, {"SLURM_NTASKS_PER_NODE": "4(x2)"}, {}, "2")):
@@ -270,6 +274,7 @@ def refusals(folder):
         (["run", "--", "./bin/python", "train.py"], 127, "there is no program ./bin/python", "look at the path"),
         (["run", "--", "train.py"], 2, "train.py is a script, not a program", "write: headrace run -- python train.py"),
         (["run", "--", "./data.csv"], 1, "./data.csv may not be executed", "chmod +x ./data.csv"),
+        (["run", "--", "nonsense", "a b"], 127, "nonsense is not on the PATH", "write: headrace run -- ./nonsense 'a b'"),
         (["run", "--", "./runs"], 2, "./runs is a folder", "name the program"),
         (["run", "--", sys.executable, "trian.py"], 127, "there is no script trian.py", "look at the path"),
         (["run", "--", "OMP_NUM_THREADS=2", "python", "train.py"], 2, "OMP_NUM_THREADS=2 is a variable, not a program", "write it first: OMP_NUM_THREADS=2 headrace run --"),

@@ -6,7 +6,9 @@ import io
 import json
 import math
 import os
+import signal
 import struct
+import subprocess
 import sys
 import tempfile
 import types
@@ -48,7 +50,7 @@ def safetensors(tensors):
 def make_run(folder, summary=None, snapshots=()):
     folder.mkdir(parents=True)
     (folder / "run.json").write_text('{"recipe": "cosmology"}')
-    (folder / "config.json").write_text('{"optim": {"learning_rate": 0.001}}')
+    (folder / "config.json").write_text('{"values": {"optim": {"learning_rate": 0.001}}, "origins": {"optim.learning_rate": "default"}}')
     write_log(folder, FIRST + RESUMED)
     if summary:
         (folder / "summary.json").write_text(json.dumps(summary))
@@ -108,6 +110,47 @@ class Folders(unittest.TestCase):
             self.assertTrue(math.isnan(run.metrics["score"].best))
             self.assertEqual(run.findings, [])  # the process since the resume has found nothing
 
+    def test_the_best_of_a_running_run_is_finite_and_not_of_steps_that_were_undone(self):
+        run = headrace.Run(make_run(self.root / "a"))
+        (run.folder / "lock").write_text("")
+        with open(run.folder / "lock") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            for losses, resumed, expected in (((2.5, "nan"), None, ("nan", 2.5, 1)), (("nan", 2.5, "nan", 3.0), None, (3.0, 2.5, 2)),
+                                              ((2.5, 1.0, 0.5), (1, 2.0), (2.0, 2.0, 2)), ((2.5, 1.0), (1, None), (2.5, 2.5, 1))):
+                lines = [{"kind": "start", "step": 0}, *({"kind": "validation", "step": step, "val_loss": loss} for step, loss in enumerate(losses, 1))]
+                if resumed is not None:
+                    lines += [{"kind": "start", "step": resumed[0]}, *([{"kind": "validation", "step": 2, "val_loss": resumed[1]}] if resumed[1] else [])]
+                write_log(run.folder, lines)
+                found = run.metrics["val_loss"]
+                with self.subTest(losses):
+                    self.assertEqual((found.last if math.isfinite(found.last) else "nan", found.best, found.best_step), expected)
+
+    def test_a_best_step_that_nobody_knows_is_a_number_too(self):
+        run = headrace.Run(make_run(self.root / "a", {**DONE, "metrics": {"score": {"last": 0.2, "best": None, "best_step": None}}}, (3,)))
+        self.assertTrue(math.isnan(run.metrics["score"].best))
+        self.assertEqual(run.metrics["score"].best_step, 0)
+
+    def test_a_process_that_ended_is_not_taken_for_the_one_that_trains_now(self):
+        folder = make_run(self.root / "a", DONE, (3,))
+        (folder / "lock").write_text("")
+        ended = subprocess.Popen(["true"])
+        ended.wait()
+        run = headrace.Run(folder, ended)
+        self.assertIs(run.wait(), run)
+        holder = subprocess.Popen([sys.executable, "-c", "import fcntl, os, sys, time\nlock = open(sys.argv[1], 'r+')\nfcntl.flock(lock, fcntl.LOCK_EX)\n"
+                                   "lock.write(f'{os.getpid()}\\n')\nlock.flush()\nprint('held', flush=True)\ntime.sleep(600)\n", str(folder / "lock")], stdout=subprocess.PIPE)
+        try:
+            self.assertEqual(holder.stdout.readline(), b"held\n")
+            with self.assertRaises(TimeoutError):
+                run.wait(0)
+            run.stop()
+            self.assertEqual(holder.wait(), -signal.SIGTERM)
+        finally:
+            holder.kill()
+            holder.wait()
+            holder.stdout.close()
+        self.assertIs(run.wait(), run)
+
     def test_runs_are_listed_the_newest_first_and_shown(self):
         for number, name in enumerate(("cosmology/a", "cosmology/b", "c")):
             folder = make_run(self.root / name, DONE, (3,))
@@ -115,7 +158,7 @@ class Folders(unittest.TestCase):
                 os.utime(folder / file, (number, number))
         found = headrace.runs(self.root)
         self.assertEqual([run.name for run in found], ["c", "b", "a"])
-        self.assertEqual((found[0].recipe, found[0].step), ("cosmology", 3))
+        self.assertEqual((found[0].recipe, found[0].step, found[0].config), ("cosmology", 3, {"optim": {"learning_rate": 0.001}}))
         self.assertIn("done: epochs, step 3, val_loss 2.25", repr(found[0]))
         page = found[0]._repr_html_()
         for part in ("<svg", "few_readers", "<td>val_loss</td><td>2.25</td><td>nan</td>"):
@@ -236,6 +279,34 @@ class Train(unittest.TestCase):
                 self.assertIn("MILLRACE", caught.exception.next)
                 if isinstance(caught.exception, headrace.MissingError):
                     self.assertIn("millrace_train-*.whl", caught.exception.next)  # a file: no index has the wheel
+
+    def test_a_start_that_is_interrupted_leaves_no_training(self):
+        with tempfile.TemporaryDirectory() as folder:
+            program = Path(folder) / "millrace"
+            program.write_text(f"#!/bin/sh\n[ $1 = --version ] && echo Millrace 1 && exit\necho $$ > {folder}/pid\nexec sleep 600\n")
+            program.chmod(0o755)
+
+            def interrupt(_):
+                if os.path.exists(f"{folder}/pid") and Path(folder, "pid").read_text().endswith("\n"):
+                    raise KeyboardInterrupt
+
+            started, popen = [], subprocess.Popen
+            with unittest.mock.patch.dict(os.environ, {"MILLRACE": str(program)}), unittest.mock.patch("time.sleep", interrupt), \
+                    unittest.mock.patch("subprocess.Popen", lambda *words, **options: started.append(popen(*words, **options)) or started[-1]), self.assertRaises(KeyboardInterrupt):
+                headrace.train("cosmology", run=Path(folder) / "run")
+            self.assertEqual(started[-1].wait(), -signal.SIGTERM)
+
+    def test_a_prediction_that_is_killed_is_told(self):
+        with tempfile.TemporaryDirectory() as folder:
+            program = Path(folder) / "millrace"
+            program.write_text("#!/bin/sh\n[ $1 = --version ] && echo Millrace 1 && exit\nkill -9 $$\n")
+            program.chmod(0o755)
+            run = headrace.Run(make_run(Path(folder) / "a", DONE, (3,)))
+            with unittest.mock.patch.dict(os.environ, {"MILLRACE": str(program)}), unittest.mock.patch.object(_predict, "_written", lambda folder, *_: folder), \
+                    self.assertRaises(headrace.RunError) as caught:
+                run.predict({})
+        self.assertEqual(caught.exception.what, "the program was ended by SIGKILL")
+        self.assertIn("a smaller batch_size", caught.exception.next)
 
     def test_a_program_that_is_killed_is_told(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -377,6 +448,20 @@ class Follow(unittest.TestCase):
             self.follow(module, str(run), "--to", "mlflow")
             self.assertEqual(fake.runs["x"]["metrics"]["val_loss"], {2: 2.5, 3: 2.25})
             self.assertEqual((fake.runs["x"]["status"], fake.runs["x"]["params"]), ("FINISHED", {"optim.learning_rate": 0.001}))
+
+    def test_what_a_running_run_logs_later_is_sent_by_the_next_once(self):
+        with tempfile.TemporaryDirectory() as folder:
+            run, fake = make_run(Path(folder) / "a", DONE), FakeMlflow()
+            module = {"mlflow": types.SimpleNamespace(MlflowClient=lambda: fake)}
+            (run / "lock").write_text("")
+            with open(run / "lock") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                write_log(run, FIRST[:3])  # the validation of step 2 comes later
+                self.assertEqual(self.follow(module, str(run), "--to", "mlflow", "--once"), "1 steps sent to mlflow\n")
+                self.assertNotEqual(fake.runs["x"].get("status"), "FINISHED")
+            write_log(run, FIRST[:4])
+            self.follow(module, str(run), "--to", "mlflow", "--once")
+            self.assertEqual((fake.runs["x"]["metrics"]["val_loss"], fake.runs["x"]["status"]), ({2: 2.5}, "FINISHED"))
 
     def test_a_running_run_is_followed_to_its_end(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -215,6 +215,32 @@ class ChangesNothing(unittest.TestCase):
         guard("os.remove", (mine / "train.py", -1))
         self.assertEqual(len(refused), 6)
 
+    def test_what_is_linked_into_the_copy_stays_as_it_is_where_all_may_be_written(self):
+        mine, copy = self.folder / "mine", self.folder / "copy"
+        (mine / "many").mkdir(parents=True)
+        copy.mkdir()
+        for name in ("last.pt", "many/a.pt"):
+            (mine / name).touch()
+        (copy / "last.pt").symlink_to(mine / "last.pt")
+        (copy / "many").symlink_to(mine / "many")
+        (copy / "elsewhere").symlink_to("/srv/data")
+        refused = []
+        guard = trial.Guard([str(copy), str(self.folder / "place")], str(mine), refused.append, everywhere=True)
+        for path in (copy / "new.pt", mine / "log.txt", "/srv/data/x", copy / "elsewhere/x", 3):
+            guard("open", (path, "w", os.O_WRONLY | os.O_CREAT))
+        guard("os.remove", (copy / "last.pt", -1))
+        guard("os.rename", (copy / "new.pt", copy / "last.pt", -1, -1))
+        guard("open", (copy / "last.pt", "r", os.O_RDONLY))
+        self.assertEqual(refused, [])
+        for path in (copy / "last.pt", copy / "many/a.pt", copy / "many/new.pt"):
+            guard("open", (path, "w", os.O_WRONLY | os.O_CREAT))
+        guard("os.remove", (copy / "many/a.pt", -1))
+        guard("os.truncate", (copy / "last.pt", 0))
+        self.assertEqual(len(refused), 5)
+        os.chdir(copy)
+        self.addCleanup(os.chdir, "/")
+        self.assertTrue(guard.is_linked("last.pt") and not guard.is_linked("new.pt"))
+
     def test_a_loader_without_workers_gets_no_argument_about_them(self):
         self.assertEqual(trial.with_workers_right({"num_workers": 0, "prefetch_factor": 4, "persistent_workers": True, "shuffle": True}), {"num_workers": 0, "shuffle": True})
 

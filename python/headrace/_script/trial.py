@@ -3,8 +3,9 @@ protects other files.
 
 HEADRACE_TRIAL holds the trial as JSON: {"result": the file to write, "steps", "warm": steps before the first that counts, "loader":
 {argument: value}, "where": the line of the DataLoader that gets them ("" = every DataLoader), "threads": number of torch's threads
-or null, "give_up_ms": mean time of a step from which on the trial is lost, or null, "writable": folders, or null for all, "theirs":
-the user's working folder, where nothing may be written}.
+or null, "give_up_ms": mean time of a step from which on the trial is lost, or null, "writable": folders, the first of which is the
+copy in which the script runs, "everywhere": true if other folders are writable too, "theirs": the user's working folder. No file of
+"theirs" is writable; with "everywhere" only its files that are linked into the copy are protected}.
 """
 from __future__ import annotations
 
@@ -46,12 +47,14 @@ def audited(write: Any, name: str) -> Any:
 
 class Guard:
     """Ends the process before it changes a file, unless the file is in `folders` or is a temporary or hidden file of the user's. In
-    `theirs` all files are protected."""
+    `theirs` all files are protected. With `everywhere`, protects only files of `theirs` that are linked into the copy (the first of
+    `folders`), because a script that writes there means the copy."""
 
-    def __init__(self, folders: list[str], theirs: str, refuse: Any):
+    def __init__(self, folders: list[str], theirs: str, refuse: Any, everywhere: bool = False):
         def inside(folder: str) -> str:
             return os.path.realpath(folder) + os.sep
-        self.refuse = refuse
+        self.refuse, self.everywhere = refuse, everywhere
+        self.copy = (inside(folders[0]), os.path.abspath(folders[0]) + os.sep)
         self.home, self.theirs = inside(os.path.expanduser("~")), inside(theirs)
         self.folders = tuple(map(inside, folders))
         self.others = tuple(map(inside, (tempfile.gettempdir(), "/dev", "/proc", "/sys")))
@@ -64,6 +67,14 @@ class Guard:
             return True
         return not path.startswith(self.theirs) and (path.startswith(self.others) or path.startswith(self.home + "."))
 
+    def is_linked(self, path: Any, follows: bool = True) -> bool:
+        """Whether this is a file of the user's that only a link has in the copy. `follows`: a link itself stands for what it names."""
+        if not isinstance(path, (str, bytes, os.PathLike)):
+            return False
+        named = os.path.abspath(os.fsdecode(path))
+        real = os.path.realpath(named) if follows else os.path.join(os.path.realpath(os.path.dirname(named)), os.path.basename(named))
+        return named.startswith(self.copy) and not real.startswith(self.folders) and (real + os.sep).startswith(self.theirs)
+
     def __call__(self, event: str, arguments: tuple) -> None:
         if event == "open":
             path, _, flags = arguments
@@ -71,17 +82,17 @@ class Guard:
         else:
             paths = arguments[: _CHANGES.get(event, 0)]
         for path in paths:
-            if not self.is_allowed(path):
+            if self.is_linked(path, event in ("open", "os.truncate")) if self.everywhere else not self.is_allowed(path):
                 self.refuse(os.fsdecode(path))
 
 
 class Trial:
     def __init__(self, watcher: Any, asked: dict[str, Any]):
         self.watcher, self.asked = watcher, asked
-        self.began: tuple[int, int, list[int]] | None = None  # steps, ns in steps and ns by phase at the moment when counting began
-        if asked["writable"] is not None:
-            sys.addaudithook(Guard([*asked["writable"], str(watcher.folder)], asked["theirs"], self.refuse))
-        # Installed after the borders of a module, so that a step is ended before it is counted here.
+        self.began: tuple[int, int, list[int]] | None = None  # steps, ns in steps, ns by phase, where counting began
+        self.guard = Guard([*asked["writable"], str(watcher.folder)], asked["theirs"], self.refuse, asked["everywhere"])
+        sys.addaudithook(self.guard)
+        # Behind the borders of a module, so that a step is ended before it is counted here.
         before = watcher.borders.module
         watcher.borders.module = lambda name, module: (before(name, module), self.imported(name, module))
         atexit.register(self.end)
@@ -168,7 +179,7 @@ class Trial:
             self.write(self.result())
 
     def refuse(self, path: str) -> None:
-        self.write({"failure": f"it would write {path}", "writes": path})
+        self.write({"failure": f"it would write {path}", "writes": path, "linked": self.guard.is_linked(path)})
         os._exit(3)
 
 
