@@ -162,32 +162,6 @@ class Batches(LoaderTest):
             self.assertIn("can't hold", str(caught.exception.__cause__))
         self.assertEqual([made(3.0, "u8"), made(7, "f32"), made(2, "bool")], [3, 7, True])
 
-    def test_a_folder_with_brackets_in_its_name(self):
-        (self.folder / "scan[1]").mkdir()
-        np.savez(self.folder / "scan[1]/a.npz", n=np.array(7))
-        self.assertEqual(next(iter(self.loader(mr.npz(self.folder / "scan[1]/*.npz"), 1, as_="numpy")))["n"].tolist(), [7])
-
-    def test_files_that_a_folder_leaves_out_are_named(self):
-        folder = self.folder / "mixed"
-        folder.mkdir()
-        np.savez(folder / "a.npz", x=np.zeros(3))
-        (folder / "b.webp").write_bytes(b"")
-        with self.assertWarnsRegex(mr.LoaderWarning, 'is left out: "b.webp"'):
-            self.loader(mr.npz(folder))
-
-    def test_packed_numbers_of_netcdf_are_said_to_be_packed(self):
-        (self.folder / "netcdf").mkdir()
-        path = self.folder / "netcdf" / "packed.h5"
-        with h5py.File(path, "w") as file:
-            file["t"], file["plain"] = np.zeros((4, 2), "i2"), np.zeros((4, 2), "f4")
-            file["t"].attrs.update(scale_factor=0.01, add_offset=0.0, _FillValue=np.array([-32767], "i2"))
-            file["plain"].attrs.update(scale_factor=1.0, _FillValue=np.float32("nan"))
-        with self.assertWarnsRegex(mr.LoaderWarning, "numbers of /t in .* as stored, .*: scale_factor 0.01, _FillValue -32767"):
-            self.loader(mr.hdf5(path, {"t": "/t"}))
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", mr.LoaderWarning)
-            self.loader(mr.hdf5(path, {"t": "/plain"}))
-
     def test_ranks_share_an_epoch(self):
         seen = []
         for rank in range(3):
