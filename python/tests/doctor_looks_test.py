@@ -102,6 +102,20 @@ class HeldMemory(unittest.TestCase):
         self.assertEqual(said(lambda second: 1 + second, 20), "")
 
 
+class Cadence(unittest.TestCase):
+    def test_later_looks_are_fewer_and_count_more(self):
+        watching = mock.MagicMock(busy="forward", thread=0)
+        seen = looks.Looks(watching)
+        seen.delay, seen.delayed = mock.MagicMock(read=lambda: 0), 0
+        with mock.patch.object(looks, "EVERY", 1e-4), mock.patch.object(seen._ending, "wait", return_value=False) as wait:
+            for count in (0, looks.DENSE):
+                seen.count = count
+                self.assertTrue(seen._wait())
+                seen._look()
+        self.assertEqual([call.args[0] for call in wait.call_args_list], [1e-4, 4e-4])
+        self.assertEqual(seen.in_step, 1 + 4)
+
+
 class Speed(unittest.TestCase):
     def test_a_step_is_told_in_ms_or_in_seconds(self):
         told = [verdict._speed({"steps": 1071, "step_ms_p50": ms}) for ms in (0.3, 999.4, 999.6, 1072.0)]

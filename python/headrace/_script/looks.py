@@ -1,5 +1,6 @@
-"""A thread that samples the loop's thread twenty times a second: the user's line, and whether the thread runs Python. It also
-writes the evidence from time to time, so that a script that is killed leaves its measurements."""
+"""A thread that samples the loop's thread: the user's line, and whether the thread runs Python. It does so twenty times a second, and
+after half a minute five times. It also writes the evidence from time to time, so that a script that is killed leaves its
+measurements."""
 from __future__ import annotations
 
 import _thread
@@ -17,6 +18,9 @@ from headrace._script.borders import is_users, line_of
 from headrace._script.moments import Moments
 
 EVERY = 0.05
+# After DENSE looks (half a minute) the pause is FEWER times as long, and each look counts FEWER times. More looks would hardly change
+# the shares, and each look takes a core from the loop for a moment.
+DENSE, FEWER = 600, 4
 MOST_PAUSE = 5.0
 PAUSES = 50      # the pause after a look is this many times as long as the look waited for a core
 KEPT = 5e-4    # seconds
@@ -48,9 +52,10 @@ class Looks:
     def __init__(self, watcher: Any):
         self.watcher = watcher
         self.count = 0
+        self.weight = 1
         self.kept = False
         self.in_step = 0
-        self.lines: dict[tuple[str, int], int] = {}  # the user's line in steps -> number of looks
+        self.lines: dict[tuple[str, int], int] = {}  # the user's line in steps -> number of looks, weighted
         self.held: dict[tuple[str, int], int] = {}   # the same, for looks that found Python running
         self.own: dict[tuple[str, int], int] = {}    # the same, for looks that found the line itself at work, not a function of Python below it
         self.reads: dict[tuple[str, int], int] = {}  # the same, for looks that found it reading a value of a tensor
@@ -97,7 +102,8 @@ class Looks:
         began, delayed = time.perf_counter_ns(), self.delay.read()
         # If there are more threads than cores, this thread may lose its core while the loop waits for the lock that this thread
         # holds.
-        pause = min(MOST_PAUSE, max(EVERY, PAUSES * (delayed - self.delayed) / 1e9))
+        self.weight = 1 if self.count < DENSE else FEWER
+        pause = min(MOST_PAUSE, max(EVERY * self.weight, PAUSES * (delayed - self.delayed) / 1e9))
         self.delayed = delayed
         if self._ending.wait(pause):
             return False
@@ -108,20 +114,20 @@ class Looks:
         self.count += 1
         if self.watcher.busy == "data_wait":
             return
-        self.in_step += 1
+        self.in_step += self.weight
         frame = leaf = sys._current_frames().get(self.watcher.thread)
         while frame is not None and not is_users(frame.f_code.co_filename):
             frame = frame.f_back
         if frame is None:
             return
         line = line_of(frame)
-        self.lines[line] = self.lines.get(line, 0) + 1
+        self.lines[line] = self.lines.get(line, 0) + self.weight
         if self.watcher.busy not in ("", "passing"):
             return
         if self.kept or _at_loop(leaf):
-            self.held[line] = self.held.get(line, 0) + 1
+            self.held[line] = self.held.get(line, 0) + self.weight
         is_tensors = leaf.f_back is frame and leaf.f_code.co_filename.endswith(_TENSOR)
         if frame is leaf or is_tensors:
-            self.own[line] = self.own.get(line, 0) + 1
+            self.own[line] = self.own.get(line, 0) + self.weight
             if leaf.f_code.co_name == "__format__" if is_tensors else _is_reading(frame):
-                self.reads[line] = self.reads.get(line, 0) + 1
+                self.reads[line] = self.reads.get(line, 0) + self.weight
