@@ -29,7 +29,7 @@ struct Layer {
   int number;  // index in torchvision's list "features"
   Kind kind;
   int slice;  // number of the slice in the package lpips, from 1
-  bool tap;   // true: the output of this layer is one of the seven taps
+  bool tap;   // true: LPIPS compares the images by the output of this layer; seven layers have such outputs, the "taps"
   std::int64_t in = 0, squeezed = 0, out = 0;
 };
 constexpr std::array<Layer, 12> kLayers = {{{0, Kind::convolution, 1, true, 3, 0, 64},

@@ -52,7 +52,8 @@ Volumes preprocess(const at::Tensor& x, const at::Tensor& y, const RecipeConfig&
   const device::NoAutocast full(x.device().type());
   at::Tensor pixels = nn::as_pixels(x);
   if (recipe.add_noise && recipe.noise_amp > 0) {
-    pixels = pixels.clone();  // a copy, because it is a view of a batch's memory, which may be reused
+    // add_noise() works in place, and without this copy it would change the batch, whose memory `pixels` may share.
+    pixels = pixels.clone();
     add_noise(pixels, recipe.noise_amp, key);
   }
   const at::Tensor clean = pca != nullptr ? pca->clean(pixels, fused) : clean_by_batch(pixels, recipe.n_fg);

@@ -90,7 +90,7 @@ class ConvGru : public torch::nn::Module {
     return h;
   }
 
-  // Those rows of a weight or a bias of (z, r, n) that belong to the gates z and n.
+  // `weight`: a weight or a bias with rows for z, then r, then n. Returns the rows for z and n, because r is not used.
   [[nodiscard]] at::Tensor used(const at::Tensor& weight) const { return weight.unflatten(0, {3, hidden_}).slice(0, 0, 3, 2); }
 
   // The convolution of a constant map: at each pixel the sum of the taps that do not reach over the border. (N, 2 hidden, H, W)

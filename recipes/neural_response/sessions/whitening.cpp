@@ -12,8 +12,9 @@ using Complex = std::complex<double>;
 
 Complex turn(double part) { return std::polar(1.0, -2 * std::numbers::pi * part); }
 
-// Fourier transforms of any length. Powers of two are done by halves, other lengths as a convolution with a chirp (Bluestein, "A
-// linear filtering approach to the computation of discrete Fourier transform", IEEE Trans. Audio Electroacoust. 1970).
+// Fourier transforms of any length. A length that is a power of two is done by a radix-2 FFT, by_halves(). Any other length is
+// done as a convolution with a chirp (Bluestein, "A linear filtering approach to the computation of discrete Fourier transform",
+// IEEE Trans. Audio Electroacoust. 1970).
 class Fourier {
  public:
   explicit Fourier(std::size_t size) : size_(size), padded_(size) {

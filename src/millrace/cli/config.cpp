@@ -22,8 +22,8 @@ int run_config(const Invocation& call) {
     throw UsageError({place + " needs the word explain", place, "write " + place + " explain RECIPE [options of train]"});
   if (!arguments.flag("json")) {
     Arguments words(std::span(call.words).subspan(1));
-    static_cast<void>(take_recipe(words, call.recipes, "config explain"));  // called here so that the message names this command
-                                                                            // instead of `train`
+    // Called only for its error: without a valid recipe, kTrain.run() would fail too, but would name `train` in the message.
+    static_cast<void>(take_recipe(words, call.recipes, "config explain"));
     Invocation train = call;
     train.words.erase(train.words.begin());
     train.words.emplace_back("--dry-run");

@@ -67,7 +67,7 @@ class Agreement {
   [[nodiscard]] std::int64_t sum(std::int64_t mine);
   [[nodiscard]] bool alone() const { return ranks().world_size == 1; }
 
-  // The agreement of a run with a single process. Its calls cost nothing. It lives until the program ends.
+  // The agreement for a run that has only one process. Its functions cost nothing. The object lives until the program ends.
   [[nodiscard]] static Agreement& of_one() noexcept;
 };
 

@@ -68,7 +68,8 @@ class RandomScope {
   RandomScope* outer_;
 };
 
-// Keeps the sites of a step that a device records, so that replays can draw the numbers of their own rows on the device.
+// Stores the sites (RandomScope::Site) of a recorded step on the device. Each replay of the step reads them there, so that it
+// draws the random numbers of its own rows and not those of the recorded rows.
 class SiteRecorder {
  public:
   virtual ~SiteRecorder() = default;

@@ -117,7 +117,8 @@ struct Word {
   std::string_view word;
   OnednnIsa isa;
 };
-// oneDNN's names of instruction sets. An unknown name sets no limit.
+// oneDNN's names of instruction sets, as in the variable ONEDNN_MAX_CPU_ISA. A value of the variable that is not in this list
+// is ignored.
 constexpr std::array kWords = {Word{"SSE41", OnednnIsa::older},
                                Word{"AVX", OnednnIsa::older},
                                Word{"AVX2", OnednnIsa::avx2},

@@ -9,8 +9,9 @@ namespace millrace::kernels {
 // numbers. Does nothing for a view or a part of a larger tensor.
 void changes_in_place(const at::Tensor& x);
 
-// Call this first in a backward pass whose gradients have no graph. RecipeError if they are to be differentiated again
-// (create_graph): the second derivatives would lack this operation's part. `operation` names it in the message.
+// Call this first in a backward pass whose gradients have no graph. Throws RecipeError if the caller wants to differentiate the
+// gradients again (create_graph), because the second derivatives would lack the part of this operation. `operation`: its name
+// for the message.
 void only_first_derivative(const char* operation);
 
 }  // namespace millrace::kernels

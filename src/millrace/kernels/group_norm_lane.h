@@ -70,7 +70,8 @@ struct GroupNormAct {
   }
 };
 
-// The mean of numbers and their squared distances from it. The numbers come in parts, which join() adds.
+// The count and the mean of some numbers, and the sum of their squared distances from the mean. join() adds the moments of
+// further numbers.
 struct Moments {
   float count = 0, mean = 0, squares = 0;
   C10_HOST_DEVICE void join(float more, float its_mean, float its_squares) {

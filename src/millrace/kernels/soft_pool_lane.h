@@ -70,8 +70,8 @@ template <class X>
                                                               std::int64_t w) {
   const Blurred<5> at(x, plane, h - 2, w - 2);
   float total = 0;
-  // The windows that contain pixels blurred from (h, w) begin at most two rows and columns before (h, w), and at most one after
-  // it.
+  // The blur carries (h, w) to all pixels that are at most one row and one column away. The windows of 2 x 2 pixels that contain
+  // such a pixel begin in the rows h - 2 to h + 1 and in the columns w - 2 to w + 1.
   for (int i = 0; i < 4; ++i) {
     for (int j = 0; j < 4; ++j) {
       const std::int64_t top = h + i - 2, left = w + j - 2;

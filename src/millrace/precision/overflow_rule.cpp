@@ -11,7 +11,7 @@
 namespace millrace::precision {
 namespace {
 
-constexpr double kForget = 0.01;   // weight of a new step in the mean
+constexpr double kForget = 0.01;   // weight of the newest step in the running share of steps that overflowed
 constexpr double kTooMany = 0.25;  // the first descent of the scale from 65,536 to 1 reaches 0.16 by itself
 constexpr double kLowest = 1.0;
 constexpr double kInARow = 3;

@@ -20,7 +20,7 @@ enum class TensorFormat : std::uint8_t { safetensors, pt, npy, npz, hdf5 };
 // such as "--input".
 [[nodiscard]] TensorFormat tensor_format(const std::filesystem::path& path, const std::string& flag);
 
-// Not thread-safe. All functions throw DataError with the name of the file.
+// Reads the tensors of a file. Not thread-safe. If the file can't be read, read() throws DataError with the file's name.
 class TensorReader {
  public:
   virtual ~TensorReader() = default;

@@ -122,7 +122,8 @@ enum class CacheWish : std::uint8_t { off, ram };
 [[nodiscard]] Chosen<std::shared_ptr<SampleCache>> choose_cache(std::span<const Dataset> datasets, std::optional<CacheWish> wish,
                                                                 std::uint64_t available_bytes, std::uint64_t budget_bytes = 0);
 
-// Puts the cache in front of every data set of the pipeline that keeps something. A null cache changes nothing.
+// For each data set of the pipeline whose source is cacheable (is_cacheable()), puts the cache in front of the source. A null
+// cache changes nothing.
 void use_cache(Pipeline& pipeline, const std::shared_ptr<SampleCache>& cache);
 
 }  // namespace millrace::data

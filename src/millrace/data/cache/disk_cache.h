@@ -124,7 +124,8 @@ class DiskCachedSource final : public Source {
 // files are removed, the oldest first.
 [[nodiscard]] Chosen<std::shared_ptr<DiskCache>> choose_disk_cache(std::span<const Dataset> datasets, DiskCache::Options options);
 
-// Puts the cache in front of every data set of the pipeline that keeps something. A null cache changes nothing.
+// For each data set of the pipeline whose source is cacheable (is_cacheable()), puts the cache in front of the source. A null
+// cache changes nothing.
 void use_cache(Pipeline& pipeline, const std::shared_ptr<DiskCache>& cache);
 
 }  // namespace millrace::data

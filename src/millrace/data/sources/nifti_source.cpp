@@ -31,7 +31,8 @@ std::span<float> floats_of(std::span<std::byte> row) {
   return {reinterpret_cast<float*>(row.data()), row.size() / sizeof(float)};
 }
 
-// The properties of a volume that are needed to cut a block from it. In a part they precede the voxels.
+// The properties of a volume that are needed to cut a block from it. A volume in a cache (a part, see Source::keeps()) begins
+// with them; the voxels follow.
 struct KeptVolume {
   std::array<std::int64_t, 7> shape{};  // NIfTI has at most seven axes
   std::int64_t rank = 0;

@@ -25,7 +25,7 @@ struct PipelineInput {
   std::filesystem::path folder;                 // relative paths start here; empty: the current folder
   std::string name = "the pipeline";            // the beginning of places in messages, such as a file
   std::vector<MapFunction> functions = {};      // functions of the parts of kind "map", by number; JSON can't hold functions
-  std::vector<std::string>* notices = nullptr;  // gets a line for each folder of which names are left out
+  std::vector<std::string>* notices = nullptr;  // gets lines about the data, such as how many files of a folder are not read
 };
 
 // Opens the sources. ConfigError lists what is wrong with a part and names its place ("w.json, data.of"); DataError is about

@@ -87,7 +87,7 @@ struct OpenWorkload {
   LoaderOptions options;
   std::shared_ptr<SampleCache> cache;  // null = no cache
   std::string cache_reason;
-  std::vector<std::string> notices;  // a line for each folder of which names are left out
+  std::vector<std::string> notices;  // lines about the data, such as the number of files in a folder that are not read
 };
 [[nodiscard]] OpenWorkload open_workload(const Workload& workload, const std::filesystem::path& folder);
 

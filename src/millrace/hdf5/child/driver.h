@@ -11,7 +11,8 @@ namespace millrace::hdf5::child {
 
 inline constexpr const char* kDriverFileName = "the file of descriptor";
 
-// A file access property list with this driver on `descriptor`. The library may open that file, with one handle at a time.
+// Returns a file access property list with which libhdf5 reads the file of `descriptor` through this driver. libhdf5 may open
+// the file several times, but must close it before it opens it again.
 [[nodiscard]] hid_t driver_access(int descriptor);
 
 struct RawRead {

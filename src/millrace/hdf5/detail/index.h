@@ -1,4 +1,5 @@
-// Keeps the answers of millrace-hdf5 about files for later starts. Each set of data sets and common folder has one index file.
+// Stores what millrace-hdf5 answered about files, so that later starts need not ask again. Runs share an index file if they read
+// the same HDF5 data sets from files whose deepest common folder is the same.
 #pragma once
 
 #include <cstddef>

@@ -10,7 +10,7 @@ namespace millrace::optim::detail {
 // Each list holds gradients of one dtype.
 using GradientLists = std::vector<std::vector<at::Tensor>*>;
 
-// L2 norm over all lists, as an f32 scalar on their device; without gradients a zero on `device`.
+// The L2 norm over all lists, as an f32 scalar on the device of the gradients. If all lists are empty: 0, on `device`.
 [[nodiscard]] at::Tensor norm_of(const GradientLists& lists, const at::Device& device);
 
 // Multiplies in place by `factor` (a scalar on the device), then clamps each element to +-limit.

@@ -8,8 +8,8 @@
 
 namespace millrace::data::detail {
 
-// A table of running sums of weights; a draw is a binary search. It takes 8 bytes a weight. A sample with weight 0 is never
-// drawn.
+// A table of the running sums of weights. It takes 8 bytes for each weight. A draw is a binary search in the table. A sample
+// with weight 0 is never drawn.
 class DrawTable {
  public:
   // The weights must be finite and >= 0, and at least one must be above 0: see refuse_bad_weights().
