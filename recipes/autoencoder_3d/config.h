@@ -55,7 +55,9 @@ struct RecipeConfig {
         field<&C::val_dir>("Folder of files for validation. Empty: data.dir/val if it exists, else a part of the training files.")
             .path()
             .free_on_resume(),
-        field<&C::val_fraction>("Share of the files that is used for validation if there is no folder for it.").min(0).below(1),
+        field<&C::val_fraction>("Share of the files that is used for validation if there is no folder for it; 0 = no validation.")
+            .min(0)
+            .below(1),
         field<&C::spacing>(
             "Expected voxel size along depth, height and width; a file with another voxel size is reported. Nothing "
             "is resampled. Empty: not compared.")

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
+#include <filesystem>
 #include <iostream>
 #include <optional>
 
@@ -84,10 +86,23 @@ std::string eigenvalue_text(const nn::ForegroundPca& pca) {
   return text;
 }
 
+// Components may replace components, but no other file, because that may be one of the data.
+void refuse_other_file(const stdfs::path& output) {
+  std::error_code ignored;
+  if (!stdfs::exists(output, ignored)) return;
+  try {
+    (void)nn::ForegroundPca::load(output);
+  } catch (const std::exception&) {
+    throw UsageError({output.string() + " holds something else than components, and would be replaced", "flag --output",
+                      "give another name, or remove the file first"});
+  }
+}
+
 int fit(const Request& request) {
   // The fit may take hours, so a file that can't be written is refused before it.
   if (request.output && stdfs::is_directory(*request.output))
     throw UsageError({*request.output + " is a folder", "flag --output", "name a file: --output FILE.safetensors"});
+  if (request.output) refuse_other_file(*request.output);
   const Task task = task_of(request);
   if (request.output && stdfs::path(*request.output).has_parent_path())
     Fs::real().create_directories(stdfs::path(*request.output).parent_path());

@@ -11,6 +11,8 @@
 #include "millrace/base/clock.h"
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
+#include "millrace/base/hash.h"
+#include "millrace/data/files/file_stamps.h"
 #include "millrace/system/stop.h"
 #include "millrace/train/recipe/config.h"
 #include "recipes/common/bad_files.h"
@@ -20,11 +22,22 @@ namespace {
 
 constexpr auto kAgain = "fit it again: millrace pca fit --config FILE";
 
-constexpr auto kOtherData = "fitted on other files or another split than this run's";
+// What the training files hold, as far as their stamps tell. The sky's fingerprint tells names, shapes and sizes only.
+std::string content_of(const RecipeConfig& recipe, const Sky& sky) {
+  Sha256 digest;
+  for (const data::FileStamp& stamp : training_source(recipe, sky).stamps())
+    digest.update(stamp.name + "\n" + std::to_string(stamp.size) + " " + stamp.digest + "\n");
+  return digest.hex();
+}
 
-bool of_other_data(const nn::ForegroundPca& pca, const Sky& sky) {
-  const auto fingerprint = pca.facts.find("fingerprint");
-  return fingerprint != pca.facts.end() && fingerprint->second != sky.fingerprint;
+// How the data of the components differ from this run's; "": not at all, or the components do not tell.
+std::string other_data(const nn::ForegroundPca& pca, const RecipeConfig& recipe, const Sky& sky) {
+  if (const auto fact = pca.facts.find("fingerprint"); fact != pca.facts.end() && fact->second != sky.fingerprint)
+    return "fitted on other files or another split than this run's";
+  // Components of earlier versions do not have this fact.
+  if (const auto fact = pca.facts.find("content"); fact != pca.facts.end() && fact->second != content_of(recipe, sky))
+    return "fitted on files of the same names and sizes with other contents";
+  return "";
 }
 
 [[noreturn]] void refuse(const std::string& what, const std::string& where) { throw DataError({what, where, kAgain}); }
@@ -71,7 +84,10 @@ nn::ForegroundPca fit_pca(const RecipeConfig& recipe, const Sky& sky, std::uint6
     if (progress) progress(i + 1, count);
   }
   nn::ForegroundPca pca = fit.finish(recipe.n_fg);
-  pca.facts = {{"num_samples", std::to_string(fitted)}, {"split_seed", std::to_string(seed)}, {"fingerprint", sky.fingerprint}};
+  pca.facts = {{"num_samples", std::to_string(fitted)},
+               {"split_seed", std::to_string(seed)},
+               {"fingerprint", sky.fingerprint},
+               {"content", content_of(recipe, sky)}};
   pca.freq_mhz = at::tensor(sky.freq_mhz, at::kDouble);
   return pca;
 }
@@ -94,16 +110,19 @@ void check_pca(const nn::ForegroundPca& pca, const RecipeConfig& recipe, const S
     const at::Tensor apart = apart_from(sky.freq_mhz);
     // If an axis was unreadable, earlier versions used recipe.band_mhz instead. For the same data their components are still
     // right.
-    const bool is_default =
-        !of_other_data(pca, sky) && apart_from(centres_of(recipe, frequencies)).max().item<double>() <= kApart;
-    if (apart.max().item<double>() > kApart && !is_default) {
+    const auto is_default = [&] {
+      return other_data(pca, recipe, sky).empty() && apart_from(centres_of(recipe, frequencies)).max().item<double>() <= kApart;
+    };
+    if (apart.max().item<double>() > kApart && !is_default()) {
       const auto i = apart.argmax().item<std::int64_t>();
       refuse("pca file has channel " + std::to_string(i) + " at " + fixed(known[i].item<double>(), 3) + " MHz, data have " +
                  fixed(sky.freq_mhz[static_cast<std::size_t>(i)], 3) + " MHz",
              where);
     }
   }
-  if (report && of_other_data(pca, sky)) report("the pca components of " + where + " were " + kOtherData);
+  if (!report) return;
+  if (const std::string other = other_data(pca, recipe, sky); !other.empty())
+    report("the pca components of " + where + " were " + other);
 }
 
 namespace {
@@ -118,7 +137,7 @@ std::optional<nn::ForegroundPca> found_pca(const RecipeConfig& recipe, const Sky
     try {
       nn::ForegroundPca pca = nn::ForegroundPca::load(path);
       check_pca(pca, recipe, sky, path.string(), {});
-      if (of_other_data(pca, sky)) refuse(std::string("they were ") + kOtherData, path.string());
+      if (const std::string other = other_data(pca, recipe, sky); !other.empty()) refuse("they were " + other, path.string());
       // Components that were found in the run folder belong to the run from now on.
       if (!places.new_files.empty() && (places.new_files != places.run_folder || name != ours))
         pca.save(Fs::real(), places.new_files / ours);

@@ -250,6 +250,10 @@ int run_adapter(const std::function<Entry()>& row, std::span<const std::string> 
   telemetry::Console console(telemetry::Console::Mode::automatic, 2);
   Loaded loaded = load(row, request, console);
   const RecipeConfig recipe = config::read<Sections>(loaded.config.values).recipe;
+  if (!merges && !recipe.adapter.empty()) {  // merged weights have other names
+    const stdfs::path file = "adapter_model.safetensors", begun_from = recipe.adapter;
+    refuse_input_as_output(stdfs::path(*out) / file, {begun_from, begun_from / file});
+  }
   auto& model = dynamic_cast<PairModel&>(loaded.recipe->model());
   if (!merges && !model.frozen()) {
     throw UsageError({"the run trained tower and decoder as well: an adapter alone would not give its answers", request.run,

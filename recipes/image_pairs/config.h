@@ -86,7 +86,9 @@ struct RecipeConfig {
         field<&C::train_pairs>("CSV of training pairs: img1,img2,score1,score2,label. Empty: pairs are drawn from the labels.")
             .path()
             .free_on_resume(),
-        field<&C::val_pairs>("CSV of validation pairs. Empty: pairs are drawn from the labels.").path().free_on_resume(),
+        field<&C::val_pairs>("CSV of validation pairs. Empty: pairs are drawn from the labels; with train_pairs, no validation.")
+            .path()
+            .free_on_resume(),
         field<&C::data_roots>("Folders in which an image is looked for if its name is no path of an existing file. Empty: "
                               "data.dir/images, data.dir.")
             .path()

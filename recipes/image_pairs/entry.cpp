@@ -12,6 +12,7 @@
 #include "millrace/base/error.h"
 #include "millrace/config/arguments.h"
 #include "millrace/config/schema_of.h"
+#include "millrace/telemetry/console.h"
 #include "recipes/common/entry.h"
 #include "recipes/image_pairs/commands.h"
 #include "recipes/image_pairs/entry_parts.h"
@@ -76,6 +77,10 @@ void make_data_with(const std::string& preset, const std::filesystem::path& out,
   constexpr std::int64_t kMostOfABin = 10;
   constexpr double kBin = 0.1;
   std::vector<Labelled> labels = read_labels(options.at("pairs-from"));
+  std::vector<std::string> notices;
+  check_groups(labels, options.at("pairs-from"), notices);
+  telemetry::Console console(telemetry::Console::Mode::automatic, 2);
+  for (const std::string& text : notices) console.notice(text);
   if (given("interval-sample")) labels = even_in_score(std::move(labels), kMostOfABin, kBin, seed);
   (void)write_pair_files(Fs::real(), labels, recipe, out, seed);
 }

@@ -119,5 +119,30 @@ TEST(PairFlags, TheProjectorKeepsItsPartOfTheLearningRate) {
   EXPECT_THAT(scales({"--recipe.projector_learning_rate=2e-4"}), testing::ElementsAre(testing::DoubleNear(0.2, 1e-12), 1.0));
 }
 
+// A frozen base that no file gives is legal, because its speed can be measured. It must be said.
+TEST(PairFlags, AFrozenBaseOfRandomWeightsIsSaid) {
+  const auto notices = [](const std::vector<std::string>& more) {
+    std::vector<std::string> words = {
+        "--recipe.image_size=16",   "--recipe.patch_size=8",      "--recipe.vision_width=8",  "--recipe.vision_layers=1",
+        "--recipe.vision_heads=2",  "--recipe.vision_hidden=16",  "--recipe.decoder_width=8", "--recipe.decoder_layers=1",
+        "--recipe.decoder_heads=2", "--recipe.decoder_hidden=16", "--recipe.vocab_size=262",  "--recipe.vision_feature_layer=-1",
+        "--recipe.question=?"};
+    words.insert(words.end(), more.begin(), more.end());
+    const config::Resolved config = resolve(words);
+    const RunConfig run = config::read<RunConfig>(config.values);
+    std::vector<std::string> said;
+    Context context;
+    context.config = &run;
+    context.notice = [&](const std::string& text) { said.push_back(text); };
+    ImagePairs recipe(config::read<Sections>(config.values), context);
+    (void)recipe.model();
+    return said;
+  };
+  const auto random = Contains(HasSubstr("with random weights, which tell nothing about images (give recipe.base_weights"));
+  EXPECT_THAT(notices({"--recipe.freeze_base=true"}), random);
+  EXPECT_THAT(notices({}), testing::Not(random));
+  EXPECT_THAT(notices({"--recipe.freeze_base=true", "--train.weights=runs/earlier"}), testing::Not(random));
+}
+
 }  // namespace
 }  // namespace millrace::recipes::image_pairs

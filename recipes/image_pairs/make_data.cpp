@@ -114,7 +114,8 @@ struct ImagePlan {
     return static_cast<std::size_t>(image) / kNoiseLevels.size() % clean.size();
   }
   std::string name_of(std::int64_t image) const {
-    const std::string begin = clean.empty() ? "tex" : clean[photograph_of(image)].path.stem().string();
+    std::string begin = clean.empty() ? "tex" : clean[photograph_of(image)].path.stem().string();
+    if (begin.starts_with('#')) begin.insert(0, "photo");  // else its lines in labels.txt would be comments
     return begin + "_" + padded(image, 4) + "_s" + padded(level_of(image), 2) + ".png";
   }
   // Lists of images, each made by one thread. A list has enough images of a photograph for its decoding to cost little in

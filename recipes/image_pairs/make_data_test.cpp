@@ -89,6 +89,17 @@ TEST_F(MakeImages, CropsOfAPhotographAreOneGroup) {
   EXPECT_THROW(write_sample_images({.size = 64, .images = 7, .clean = folder_}, folder_ / "big", 0), DataError);
 }
 
+TEST_F(MakeImages, APhotographNamedLikeACommentIsLabelled) {
+  format::write_png(Fs::real(), folder_ / "#1.png", {.height = 40, .width = 50}, std::vector<std::byte>(40 * 50 * 3));
+  write_sample_images({.size = 32, .images = 7, .clean = folder_}, folder_ / "out", 0);
+  const auto labels = read_labels(folder_ / "out/labels.txt");
+  ASSERT_EQ(labels.size(), 7U);
+  for (const Labelled& label : labels) {
+    EXPECT_TRUE(stdfs::exists(folder_ / "out/images" / label.name)) << label.name;
+    EXPECT_EQ(label.group, "#1.png");
+  }
+}
+
 TEST_F(MakeImages, PresetsHaveThePublishedSizes) {
   EXPECT_EQ(sample_images_of("smoke")->images, 1050);
   EXPECT_EQ(sample_images_of("small")->size, 64);

@@ -204,11 +204,19 @@ TEST_F(PairSourceTest, AlphaIsDroppedWithANotice) {
   Context context;
   context.config = &run;
   context.places.plan_only = true;  // because the images have valid headers and no pixels
+  run.optim.schedule = optim::ScheduleKind::cosine_floor;
   context.notice = [&](const std::string& text) { said.push_back(text); };
   ImagePairs(sections, context).before_training();
   EXPECT_THAT(said,
               ::testing::Contains(::testing::StartsWith("alpha is dropped: 3 of 10 images have an alpha channel or a transparent "
                                                         "colour; their colours are used unchanged (the first: \"")));
+  // A rule of this recipe, which the key's help does not have.
+  const auto lowest_rate = ::testing::Contains(::testing::StartsWith("optim.min_learning_rate is 0, which is a hundredth"));
+  EXPECT_THAT(said, lowest_rate);
+  said.clear();
+  run.optim.min_learning_rate = 1e-12;
+  ImagePairs(sections, context).before_training();
+  EXPECT_THAT(said, ::testing::Not(lowest_rate));
   EXPECT_THAT(sign_notices(look_at_heads({{.path = folder_ / "none.png", .name = "", .score = 0}})), ::testing::IsEmpty());
 }
 

@@ -207,22 +207,9 @@ PairDraw draw_of(const RecipeConfig& recipe) {
   return {.per_class = recipe.per_class, .theta = recipe.theta, .near_band = recipe.near_band, .near_ratio = recipe.near_ratio};
 }
 
-// Says which images groups.txt leaves out: images of one subject may then be on both sides. Throws if it names none of them.
-void check_groups(std::span<const Labelled> labelled, const stdfs::path& file, std::vector<std::string>& notices) {
-  std::error_code none;
-  if (!stdfs::exists(file, none)) return;
-  const auto alone = std::ranges::count_if(labelled, [](const Labelled& label) { return label.group.empty(); });
-  if (alone == std::ssize(labelled))
-    throw DataError({"the file of groups names none of the " + with_commas(alone) + " labelled images", file.string(),
-                     "write their names as the labels do, or remove the file"});
-  if (alone > 0)
-    notices.push_back("groups.txt names no group for " + with_commas(alone) + " of " + with_commas(std::ssize(labelled)) +
-                      " images: each of them is a group of its own");
-}
-
 void draw_from_labels(PairFiles& files, const RecipeConfig& recipe, const stdfs::path& labels, std::uint64_t seed) {
   const std::vector<Labelled> labelled = read_labels(labels);
-  check_groups(labelled, labels.parent_path() / "groups.txt", files.notices);
+  check_groups(labelled, labels, files.notices);
   for (const Labelled& label : labelled) files.images.push_back({.path = {}, .name = label.name, .score = label.score});
   const auto images = std::ssize(files.images);
   const std::vector<double> scores = scores_of(files.images);
@@ -238,6 +225,19 @@ void draw_from_labels(PairFiles& files, const RecipeConfig& recipe, const stdfs:
 }
 
 }  // namespace
+
+void check_groups(std::span<const Labelled> labelled, const stdfs::path& labels, std::vector<std::string>& notices) {
+  const stdfs::path file = labels.parent_path() / "groups.txt";
+  std::error_code none;
+  if (!stdfs::exists(file, none)) return;
+  const auto alone = std::ranges::count_if(labelled, [](const Labelled& label) { return label.group.empty(); });
+  if (alone == std::ssize(labelled))
+    throw DataError({"the file of groups names none of the " + with_commas(alone) + " labelled images", file.string(),
+                     "write their names as the labels do, or remove the file"});
+  if (alone > 0)
+    notices.push_back("groups.txt names no group for " + with_commas(alone) + " of " + with_commas(std::ssize(labelled)) +
+                      " images: each of them is a group of its own");
+}
 
 std::vector<std::vector<std::int64_t>> deal_folds(std::span<const Labelled> labels, std::int64_t folds, std::uint64_t seed) {
   std::vector<std::vector<std::int64_t>> groups;

@@ -21,6 +21,10 @@ struct Pair {
   friend bool operator==(const Pair&, const Pair&) = default;
 };
 
+// Looks whether groups.txt in the folder of the file of labels names the images. Adds a notice with the number of those that it
+// leaves out, because images of one subject may then be on both sides of a fold. Throws DataError if it names none.
+void check_groups(std::span<const Labelled> labelled, const std::filesystem::path& labels, std::vector<std::string>& notices);
+
 // Shuffles the groups of images with `seed` and deals them in turn to `folds` folds; an image without a group forms a separate
 // group. So all images of a group are on the same side of each fold. Returns the numbers of each fold's images. Throws DataError
 // if a fold would get fewer than two images.

@@ -136,6 +136,11 @@ void ImagePairs::before_training() {
   seen_ = look_at_heads(files_->images);
   for (const std::string& text : sign_notices(seen_)) context_.note(text);
   for (const std::string& text : look_at_scores(*files_)) context_.note(text);
+  const optim::OptimConfig& rate = context_.config->optim;
+  if (rate.min_learning_rate == 0 && rate.schedule != optim::ScheduleKind::constant)
+    context_.note(
+        "optim.min_learning_rate is 0, which is a hundredth of optim.learning_rate here, as in LMOL; a tiny number, such as "
+        "1e-12, lets the rate fall to nothing");
   if (context_.places.plan_only) return;
   const bool passes = context_.config->data.bad_samples != data::BadSamples::fail;
   for (const std::string& text : look_at_images(files_->images, recipe_, passes)) context_.note(text);
@@ -200,9 +205,14 @@ void ImagePairs::note_trained_parts() {
                                                 : "recipe.freeze_base=false"));
     return;
   }
+  // Weights of another run may be those of a base. They follow later.
+  const bool is_random = recipe_.base_weights.empty() && context_.config->train.weights.empty() && !goes_on_;
   context_.note("tower and decoder are frozen" +
-                std::string(recipe_.freeze_base.is_auto() ? ": their weights come from recipe.base_weights" : "") + "; " +
-                with_commas(static_cast<std::int64_t>(counts.trained(true))) + " of " +
+                std::string(recipe_.freeze_base.is_auto() ? ": their weights come from recipe.base_weights" : "") +
+                (is_random ? " with random weights, which tell nothing about images (give recipe.base_weights, or remove "
+                             "recipe.freeze_base)"
+                           : "") +
+                "; " + with_commas(static_cast<std::int64_t>(counts.trained(true))) + " of " +
                 with_commas(static_cast<std::int64_t>(counts.total())) + " parameters are trained");
 }
 

@@ -240,16 +240,16 @@ void NeuralResponse::begin_with_pretrained() {
     return name.starts_with("adapters.") || name.starts_with("frontend.") || name.starts_with("convnet.");
   };
   const bool left_out = recipe_.freeze_vision && context_.config->snapshot.frozen == FrozenWeights::leave_out;
-  if (!recipe_.pretrained.empty() && (!goes_on_ || left_out)) {  // a snapshot has these weights, unless it leaves frozen weights
-                                                                 // out
+  if (!recipe_.pretrained.empty() && (!goes_on_ || left_out)) {  // a snapshot has the weights, unless it leaves frozen ones out
     const millrace::Weights weights = quiet_weights(recipe_.pretrained);
     const std::int64_t taken = take_pretrained(*model_, weights.models.begin()->second, weights.recipe.json, recipe_.pretrained);
     context_.note("pretrained: " + std::to_string(taken) + " tensors of adapters, frontend and convnet from " + weights.which);
   }
   if (!recipe_.freeze_vision) return;
-  for (auto& item : model_->named_parameters()) {
+  if (recipe_.pretrained.empty() && context_.config->train.weights.empty() && !goes_on_)
+    context_.note("the frozen adapters, frontend and convnet are random: give recipe.pretrained, or remove recipe.freeze_vision");
+  for (auto& item : model_->named_parameters())
     if (is_vision(item.key())) item.value().requires_grad_(false);
-  }
 }
 
 bool NeuralResponse::set_layout(Layout layout) {

@@ -128,6 +128,11 @@ TEST(Fit, LooksAtItsFileFirst) {
   const Result result = run({MILLRACE_PROGRAM, "pca", "fit", "--preset=smoke", "--output=taken"}, {.folder = scratch.path()});
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_THAT(result.err, HasSubstr("taken is a folder\n  where    flag --output\n"));
+  write_text(scratch.path() / "sky.h5", "no components");
+  const Result other = run({MILLRACE_PROGRAM, "pca", "fit", "--preset=smoke", "--output=sky.h5"}, {.folder = scratch.path()});
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_THAT(other.err, HasSubstr("sky.h5 holds something else than components, and would be replaced"));
+  EXPECT_EQ(read_text(scratch.path() / "sky.h5"), "no components");
 }
 
 // So may an evaluation.

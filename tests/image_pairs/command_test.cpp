@@ -77,6 +77,23 @@ TEST_F(PairCommands, TablesOfPairsHaveThePublishedSizeOrThatOfThePreset) {
   EXPECT_TRUE(there("small/train_fold5_3000.csv"));
 }
 
+TEST_F(PairCommands, TablesOfPairsLookAtTheGroupsAsARunDoes) {
+  std::string labels;
+  for (char name = 'a'; name <= 'p'; ++name) labels += std::string(1, name) + ".png " + std::to_string((name - 'a') % 4) + "\n";
+  write_text(root_.path() / "labels.txt", labels);
+  const auto make = [&](const std::string& groups, const std::string& out) {
+    write_text(root_.path() / "groups.txt", groups);
+    return millrace({"make-data", "image_pairs", "--pairs-from=labels.txt", "--folds=2", "--per-class=2", "--out=" + out});
+  };
+  const Result refused = make("images/a.png\tx\nimages/b.png\tx\n", "no");
+  EXPECT_NE(refused.exit_code, 0);
+  EXPECT_THAT(refused.err, HasSubstr("the file of groups names none of the 16 labelled images"));
+  EXPECT_FALSE(there("no"));
+  const Result made = make("a.png\tx\nb.png\tx\n", "tables");
+  EXPECT_EQ(made.exit_code, 0) << made.err;
+  EXPECT_THAT(made.err, HasSubstr("groups.txt names no group for 14 of 16 images"));
+}
+
 TEST_F(PairCommands, OptionsOfTablesAreCheckedAsTheKeysOfARun) {
   const auto refused = [&](const std::vector<std::string>& more) {
     std::vector<std::string> words = {"make-data", "image_pairs", "--out=tables"};
@@ -100,6 +117,25 @@ TEST_F(PairCommands, ARankingReplacesNothingThatItReads) {
     EXPECT_EQ(result.exit_code, 2);
     EXPECT_THAT(result.err, HasSubstr(" is a file that is read, and would be replaced\n  where    flag --out\n"));
   }
+}
+
+TEST_F(PairCommands, AnAdapterDoesNotReplaceTheOneThatTheRunBeganFrom) {
+  make_pictures();
+  const std::vector<std::string> words = {"train", "image_pairs", "--preset=smoke", "--data=pictures",
+                                          "--recipe.freeze_base=true"};
+  (void)losses(words, "first");
+  const Result given = millrace({"adapter", "--run=first", "--out=given"});
+  ASSERT_EQ(given.exit_code, 0) << given.err;
+  const stdfs::path file = root_.path() / "given/adapter_model.safetensors";
+  const std::string before = read_text(file);
+  std::vector<std::string> more = words;
+  more.emplace_back("--recipe.adapter=given");
+  (void)losses(more, "second");
+  const Result refused = millrace({"adapter", "--run=second", "--out=given"});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("adapter_model.safetensors is a file that is read, and would be replaced"));
+  EXPECT_TRUE(read_text(file) == before) << "the given adapter has other bytes";
+  EXPECT_EQ(millrace({"adapter", "--run=second", "--out=other"}).exit_code, 0);
 }
 
 TEST_F(PairCommands, WithoutAGpuVerifyEndsWithThreeAndAPlainSentence) {

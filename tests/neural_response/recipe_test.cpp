@@ -262,6 +262,25 @@ TEST_F(RecipeTest, FrozenVisionIsAdaptersFrontendAndConvnet) {
   EXPECT_EQ(frozen, 2U * 2 + 1 + 2) << "two of each adapter, the filters, the stage and its shortcut";
 }
 
+TEST_F(RecipeTest, FrozenVisionOfRandomWeightsIsSaid) {
+  const auto notices = [this](const Json& values) {
+    const Json all = resolved(values).values;
+    const RunConfig run = config::read<RunConfig>(all);
+    std::vector<std::string> said;
+    Context context;
+    context.config = &run;
+    context.notice = [&](const std::string& text) { said.push_back(text); };
+    NeuralResponse recipe(config::read<Sections>(all), context, options());
+    (void)recipe.model();
+    return said;
+  };
+  const auto random = testing::Contains(HasSubstr("are random: give recipe.pretrained, or remove recipe.freeze_vision"));
+  EXPECT_THAT(notices({{"recipe.units", {3, 2}}, {"recipe.freeze_vision", true}}), random);
+  EXPECT_THAT(notices({{"recipe.units", {3, 2}}}), testing::Not(random));
+  EXPECT_THAT(notices({{"recipe.units", {3, 2}}, {"recipe.freeze_vision", true}, {"train.weights", "runs/earlier"}}),
+              testing::Not(random));
+}
+
 // ---- snapshots, and what a trained model is used for
 
 TEST_F(RecipeTest, GreyLevelsArePredictedFromAsTheRunLearnedFromThem) {

@@ -37,6 +37,16 @@ TEST(ComposedMask, KeepsWhatTheReferenceKeeps) {
   }
 }
 
+// As in an attention of length 0 for several rows of a larger batch.
+TEST(DropoutUnits, OfAWidthOfZeroHaveNoParts) {
+  Dropout site{.p = 0.5, .key = kMaskKey};
+  site.runs = {{.first = 0, .count = 0}, {.first = 64, .count = 0}};
+  const DropoutUnits units(site, 4, 0);
+  int parts = 0;
+  units.each(0, 4, [&](const detail::Keep&, std::int64_t, std::int64_t) { ++parts; });
+  EXPECT_EQ(parts, 0);
+}
+
 TEST(ComposedMask, HasTheShapeAndTheRunsOfTheSite) {
   const Dropout site{.p = 0.3, .key = kMaskKey, .first = 5 * 77, .runs = {{5 * 77, 2 * 77}, {0, 77}, {200 * 77, 77}}};
   EXPECT_TRUE(equal_bits(composed_mask({4, 7, 11}, site, at::kCPU), dropout_mask_reference({4, 7, 11}, site)));

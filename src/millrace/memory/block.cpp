@@ -5,6 +5,7 @@
 #include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/record_function.h>
+#include <c10/util/intrusive_ptr.h>
 #include <torch/csrc/autograd/saved_variable_hooks.h>
 #include <torch/nn/module.h>
 
@@ -110,6 +111,8 @@ class Pass {
 
   std::size_t add(const at::Tensor& tensor) {
     shapes_ = shapes_ * 31 + shape_of(tensor);
+    firsts_.emplace_back();
+    if (tensor.requires_grad()) firsts_.back().emplace(tensor);
     return saved_++;
   }
 
@@ -126,12 +129,32 @@ class Pass {
   // Called for each tensor that the second pass saves.
   void fill(const at::Tensor& tensor) {
     seen_shapes_ = seen_shapes_ * 31 + shape_of(tensor);
+    const std::size_t i = tensors_.size();
+    changed_ = changed_ || (i < firsts_.size() && firsts_[i] && firsts_[i]->is_older(tensor));
     tensors_.push_back(tensor);
   }
 
  private:
   void compute();
   void run_again();
+
+  // A tensor that the first pass saved. If the second pass saves the same object, the block has captured it, or it is a
+  // parameter. It must then have the same values. Only tensors with gradients are compared, because the kernels' cache refreshes
+  // its bf16 copies of weights in place, with the same values.
+  class First {
+   public:
+    explicit First(const at::Tensor& tensor)
+        : alive_(tensor.getIntrusivePtr()), address_(tensor.unsafeGetTensorImpl()), version_(tensor._version()) {}
+    [[nodiscard]] bool is_older(const at::Tensor& tensor) const {
+      return tensor.unsafeGetTensorImpl() == address_ && tensor._version() != version_;
+    }
+
+   private:
+    // Keeps the address from being reused, but lets the memory be freed.
+    c10::weak_intrusive_ptr<c10::TensorImpl> alive_;
+    const c10::TensorImpl* address_;
+    std::int64_t version_;
+  };
 
   static std::uint64_t shape_of(const at::Tensor& tensor) {
     auto hash = static_cast<std::uint64_t>(tensor.scalar_type());
@@ -152,7 +175,9 @@ class Pass {
   std::uint64_t shapes_ = 0;
   std::uint64_t seen_shapes_ = 0;
   bool announced_ = false;
-  std::vector<at::Tensor> tensors_;  // tensors of the second pass, each kept until it is taken
+  std::vector<std::optional<First>> firsts_;  // of each saved tensor; nullopt: without gradient
+  bool changed_ = false;                      // true: the second pass saved a tensor of another version
+  std::vector<at::Tensor> tensors_;           // tensors of the second pass, each kept until it is taken
 };
 
 // Stands for a tensor that is not kept; the pass recomputes it.
@@ -216,6 +241,7 @@ void Pass::compute() {
   tensors_.clear();
   tensors_.reserve(saved_);
   seen_shapes_ = 0;
+  changed_ = false;
   {
     const InsideBlock inside;
     KeepState kept(part_, where_kept(device_, place_ && place_->recorder != nullptr));
@@ -226,6 +252,11 @@ void Pass::compute() {
         {"block " + quoted(name_) + " ran differently the second time: it saved " + std::to_string(saved_) +
              " tensors for its gradient, then " + std::to_string(tensors_.size()) + ", or tensors of other shapes",
          "memory.recompute", "a block must depend only on what it captures and on parameters; remove it from memory.recompute"});
+  }
+  if (changed_) {
+    throw InternalError(
+        {"block " + quoted(name_) + " can't be computed again: a tensor that it uses was changed in place afterwards",
+         "memory.recompute", "change a copy instead (x = x.relu(), not x.relu_()), or remove the block from memory.recompute"});
   }
   if (watcher_ != nullptr) watcher_->second_pass_ends(index_);
   spent.add(steady_nanoseconds() - began);

@@ -205,6 +205,30 @@ TEST_F(Block, OneThatRunsDifferentlyTheSecondTimeIsNamed) {
   }
 }
 
+TEST_F(Block, AnInputThatWasChangedInPlaceAfterwardsIsTold) {
+  Net net;
+  const Recompute all({"all"});
+  const auto train_changing = [&](bool changes) {
+    const at::Tensor x = at::randn({16, 32}).set_requires_grad(true);
+    at::Tensor loss;
+    {
+      const BlockScope scope(all, at::kCPU);
+      at::Tensor y = x * 2;
+      loss = block("squares", net, [y] { return y.square(); }).sum();
+      if (changes) y.add_(1.0);
+    }
+    loss.backward();
+    return at::equal(x.grad(), x.detach() * 8);
+  };
+  EXPECT_TRUE(train_changing(false));
+  try {
+    (void)train_changing(true);
+    FAIL();
+  } catch (const InternalError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("a tensor that it uses was changed in place afterwards"));
+  }
+}
+
 // On a CPU offloading saves no memory; the test runs the same copies that a GPU needs.
 TEST_F(Block, OffloadedTensorsComeBackAsTheyWere) {
   const auto gradients = [](std::optional<std::uint64_t> least_bytes) {

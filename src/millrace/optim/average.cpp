@@ -14,7 +14,10 @@ Average::Average(const std::vector<ParameterGroup>& groups, double decay) : deca
   for (const ParameterGroup& group : groups) {
     for (const NamedParameter& parameter : group.parameters) {
       device = parameter.value.device();
-      weights_[parameter.name] = parameter.value.detach().clone();
+      const at::Tensor own = parameter.value.detach();
+      // In 16 bits a small part of a difference would round to nothing, and the average would stand still.
+      const bool is_short = own.scalar_type() == at::kBFloat16 || own.scalar_type() == at::kHalf;
+      weights_[parameter.name] = is_short ? own.to(at::kFloat) : own.clone();
       parameters_.push_back(parameter);
     }
   }
@@ -29,7 +32,7 @@ void Average::update(const at::Tensor& skip) {
   std::vector<at::Tensor> averages, values;
   for (const NamedParameter& parameter : parameters_) {
     averages.push_back(weights_.at(parameter.name));
-    values.push_back(parameter.value.detach());
+    values.push_back(parameter.value.detach().to(averages.back().scalar_type()));
   }
   kernels::lerp(averages, values, weight);
   updates_.add_(counts);
@@ -55,7 +58,7 @@ void Average::load(const Tensors& weights, const at::Tensor& updates) {
 AverageInUse::AverageInUse(const Average& average) {
   for (const NamedParameter& parameter : average.parameters_) {
     originals_.emplace_back(parameter.value, parameter.value.detach());
-    parameter.value.set_data(average.weights_.at(parameter.name));
+    parameter.value.set_data(average.weights_.at(parameter.name).to(parameter.value.scalar_type()));
   }
 }
 

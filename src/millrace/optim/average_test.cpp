@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "millrace/base/error.h"
 #include "tests/support/refusal.h"
@@ -69,6 +70,26 @@ TEST(Average, IsLentToTheParametersAndTakenBack) {
   EXPECT_EQ(model.b.item<double>(), 4.0);
   model.set(5.0);
   EXPECT_EQ(average.weights().at("b").item<double>(), 0.5) << "the memories are separate again";
+}
+
+// Each of these updates is less than half of what bf16 can tell apart near 1.
+TEST(Average, OfShortWeightsFollowsSmallUpdates) {
+  const at::Tensor w = at::tensor({1.0, 1.0}, at::kDouble).to(at::kBFloat16).set_requires_grad(true);
+  const std::vector<ParameterGroup> groups = {{.parameters = {{"w", w}}}};
+  Average average(groups, 0.999);
+  average.load({{"w", w.detach()}}, at::scalar_tensor(1e6, at::kFloat));  // as a snapshot of an earlier version has it
+  {
+    const at::NoGradGuard no_grad;
+    w.fill_(2.0);
+  }
+  for (int n = 0; n < 100; ++n) average.update(flag(false));
+  EXPECT_NEAR(average.weights().at("w")[0].item<double>(), 2.0 - std::pow(0.999, 100), 1e-4);
+  {
+    const AverageInUse in_use(average);
+    EXPECT_EQ(w.scalar_type(), at::kBFloat16);
+    EXPECT_NEAR(w[0].item<double>(), 1.095, 0.01);
+  }
+  EXPECT_EQ(w[0].item<double>(), 2.0);
 }
 
 TEST(Average, GoesOnFromWhatWasSavedAndRefusesAnythingElse) {
