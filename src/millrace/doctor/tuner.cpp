@@ -356,15 +356,12 @@ bool Tuner::wants_base(std::size_t candidate_runs) const {
 std::optional<ShortRun> Tuner::run_of(Trial& trial, bool is_base) {
   for (int busy = 0;;) {
     ShortRun run = run_(is_base ? kept_ : with(kept_, trial.candidate.set));
-    if (!is_base && !run.failure.empty()) {
-      trial.verdict = Trial::Verdict::failed;
-      trial.failure = run.failure;
-      return std::nullopt;
-    }
-    trial.others = std::max(trial.others, run.others);
-    if (run.others <= kBusy && run.failure.empty()) return run;
-    if (++busy < kMostBusy) continue;
-    trial.verdict = Trial::Verdict::busy;
+    const bool has_failed = !run.failure.empty();
+    if (!has_failed || is_base) trial.others = std::max(trial.others, run.others);
+    if (run.others <= kBusy && !has_failed) return run;
+    if ((is_base || !has_failed) && ++busy < kMostBusy) continue;
+    trial.verdict = has_failed ? Trial::Verdict::failed : Trial::Verdict::busy;
+    if (has_failed) trial.failure = (is_base ? "the run without the change: " : "") + run.failure;
     return std::nullopt;
   }
 }

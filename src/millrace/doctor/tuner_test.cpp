@@ -229,6 +229,22 @@ TEST(Tuner, ARunThatFailsIsAVerdict) {
   EXPECT_EQ(trial->failure, "out of memory");
 }
 
+TEST(Tuner, ABaseThatFailsLaterIsNotABusyMachine) {
+  int runs = 0;
+  Tuner tuner(kBad, {}, [&](const Settings& changed) {
+    const bool fails = changed.empty() && ++runs > 1;
+    return ShortRun{.seconds = 1,
+                    .others = fails ? 0 : 0.5,  // the first run counts for nothing, so the trial begins with a base run
+                    .shares = {{"data_wait", 0.4}},
+                    .findings = {},
+                    .failure = fails ? "the disk is full" : ""};
+  });
+  const auto trial = tuner.next();
+  ASSERT_TRUE(trial);
+  EXPECT_EQ(trial->verdict, Verdict::failed);
+  EXPECT_EQ(trial->failure, "the run without the change: the disk is full");
+}
+
 TEST(Tuner, GainsBelowTheNoiseAreNotKept) {
   Model model;
   model.noise = 0.05;

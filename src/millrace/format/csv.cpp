@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <string>
 #include <utility>
 
 #include "millrace/base/error.h"
@@ -127,6 +128,8 @@ void CsvWriter::take_over(Fs& fs, std::optional<std::int64_t> keep_through) {
   if (!std::equal(found.begin(), found.begin() + common, columns_.begin())) {
     std::filesystem::path aside = file_.path();
     aside += ".old";
+    const std::filesystem::path first = aside;
+    for (int i = 2; fs.exists(aside); ++i) aside = first.string() + "." + std::to_string(i);  // an earlier one is work too
     return fs.rename(file_.path(), aside);
   }
   if (found.size() > columns_.size()) columns_ = found;

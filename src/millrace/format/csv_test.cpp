@@ -87,6 +87,14 @@ TEST_F(CsvTest, OtherColumnsAreKeptAside) {
   EXPECT_EQ(text(path_.string() + ".old"), "step,other\n1,2\n");
 }
 
+TEST_F(CsvTest, ColumnsKeptAsideEarlierStay) {
+  std::ofstream(path_.string() + ".old") << "step,first\n1,2\n";
+  std::ofstream(path_) << "step,other\n3,4\n";
+  writer();
+  EXPECT_EQ(text(path_.string() + ".old"), "step,first\n1,2\n");
+  EXPECT_EQ(text(path_.string() + ".old.2"), "step,other\n3,4\n");
+}
+
 TEST_F(CsvTest, AHeadCutByAKillIsWrittenAgain) {
   std::ofstream(path_) << "step,lo";
   CsvWriter csv = writer();
