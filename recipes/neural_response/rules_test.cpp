@@ -358,7 +358,7 @@ TEST(NeuralChecks, ValuesThatDoNotFitStandInOneList) {
               HasSubstr("loss_type zip needs a model that predicts the share of silent bins"));
   EXPECT_THAT(problems({{"recipe.modulator.kernel_size", 2}}), HasSubstr("an even number"));
   const Json blind = {{"recipe.adapter.type", "none"}, {"recipe.frontend.type", "none"}, {"recipe.convnet.type", "none"}};
-  EXPECT_THAT(problems(blind), HasSubstr("a gaussian readout needs a frame"));
+  EXPECT_THAT(problems(blind), HasSubstr("a gaussian readout needs vision"));
   EXPECT_THAT(problems({{"recipe.units", {3}}, {"data.dir", "x"}}), HasSubstr("units are given, but the data define their own"));
 }
 

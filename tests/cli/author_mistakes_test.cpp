@@ -118,7 +118,7 @@ std::vector<Planted> parameters() {
        {"parameter \"head.weight\" is moved twice by objective \"main\"", "Recipe::objectives()",
         "leave it in one ParameterGroup"}},
       {"parameters_in_no_group",
-       {"4 parameters are in no objective and will not learn: ", "convolution.weight", "left out of Objective::parameters",
+       {"4 parameters are in no objective and will not learn: ", "convolution.weight", "missing in Objective::parameters",
         "set_requires_grad(false)"},
        When::warned,
        0},

@@ -94,7 +94,7 @@ TEST(Step, EpochsThatEndBeforeTheStepsThatAreAskedForAreInThePlan) {
       toys::run(toys::grouped_regression(), "", {{"train.epochs", 1}, {"train.max_steps", 100}, {"toy.rows", 12}});
   EXPECT_EQ(run.summary["steps"], 3);
   EXPECT_EQ(planned(run, "train.max_steps"),
-            "100: train.epochs=1 ends the run before, at step 3; with train.epochs=0 train.max_steps decides");
+            "100: not reached: train.epochs=1 ends the run at step 3. Set train.epochs=0 if train.max_steps is to decide");
   EXPECT_EQ(planned(toys::run(toys::grouped_regression(), "", few({{"train.max_steps", 2}})), "train.max_steps"), "");
 }
 

@@ -195,7 +195,7 @@ class SessionOpener {
     }
     if (!others.empty())
       notices_.push_back(short_name(file) + ": its attributes say " + joined(others, ", ") +
-                         "; Millrace goes by its place in the folders instead");
+                         "; Millrace ignores them and takes session and type from the file's path");
   }
 
   void check_source_rate(const hdf5::File& file, const hdf5::Attribute& attribute) const {

@@ -222,12 +222,13 @@ TEST_F(SessionTest, AttributesThatNameAnotherPlaceAreTold) {
   const hdf5::Attribute session{"session", std::string("a")}, type{"type", std::string("backimage")};
   EXPECT_EQ(notice_of({session, type}), usual);
   EXPECT_EQ(notice_of({session, {"type", std::string("gratings")}}).back(),
-            "a/backimage.h5: its attributes say type \"gratings\"; Millrace goes by its place in the folders instead");
+            "a/backimage.h5: its attributes say type \"gratings\"; Millrace ignores them and takes session and type from the "
+            "file's path");
   const std::vector<std::string> notices = notice_of({{"session", std::int64_t{7}}, {"type", {}, "an array of 2 elements"}});
   EXPECT_EQ(notices.size(), usual.size() + 1) << "one line for a file";
   EXPECT_EQ(notices.back(),
-            "a/backimage.h5: its attributes say session 7, type an array of 2 elements; Millrace goes by its place in the "
-            "folders instead");
+            "a/backimage.h5: its attributes say session 7, type an array of 2 elements; Millrace ignores them and takes session "
+            "and type from the file's path");
   file()->own_attributes = {.all = {}, .left_out = 0, .failure = "bad version number"};
   EXPECT_EQ(open().notices.back(), "a/backimage.h5: its attributes can't be read, and are left out: bad version number");
 }

@@ -68,8 +68,9 @@ constexpr std::array kScriptRules = {
                "larger batches (tune the learning rate with them), and fewer, larger operations: torch.compile(model)"},
     ScriptRule{"gpu_held_back"},
     ScriptRule{"clock_throttled"},
-    ScriptRule{"unaccounted",
-               "it passes outside of loader, forward, backward and optimiser: torch.profiler or py-spy shows the lines"},
+    ScriptRule{
+        "unaccounted",
+        "this time is spent outside of loader, forward, backward and optimiser; torch.profiler or py-spy shows in which lines"},
 };
 
 const ScriptRule* script_rule(std::string_view id) noexcept {

@@ -46,8 +46,8 @@ Loaders::Loaders(RunSetup& setup, Recipe& recipe, std::function<void(const std::
   const TrainConfig& train = setup_.config().train;
   if (const std::int64_t by_epochs = train.epochs * steps_per_epoch(); train.epochs > 0 && by_epochs < train.max_steps)
     setup_.choose("train.max_steps", std::to_string(train.max_steps),
-                  "train.epochs=" + std::to_string(train.epochs) + " ends the run before, at step " + with_commas(by_epochs) +
-                      "; with train.epochs=0 train.max_steps decides");
+                  "not reached: train.epochs=" + std::to_string(train.epochs) + " ends the run at step " +
+                      with_commas(by_epochs) + ". Set train.epochs=0 if train.max_steps is to decide");
   if (!held_out.datasets.empty()) {
     options = setup_.loader_options(held_out, Split::validation);
     options.note = [](const std::string&) {};

@@ -261,8 +261,8 @@ void rehearse_training(Assembly& assembly, Rehearsal& rehearsal) {
          rehearsal);
   if (const auto& names = rehearsed.in_no_objective; !names.empty())
     warn(parameters_that(names, "is", "are") + " in no objective and will not learn: " + listed(names) +
-             " (left out of Objective::parameters, or made in a forward pass instead of the constructor? "
-             "weights that must not change: set_requires_grad(false))",
+             ". Are they missing in Objective::parameters, or made in a forward pass instead of the constructor? "
+             "If they must not change, call set_requires_grad(false) on them",
          rehearsal);
 }
 
