@@ -113,7 +113,8 @@ TEST_F(CodecTest, ALatentWithoutARecordIsAGridOfItsOwn) {
   std::vector<std::byte> voxels(file.header().voxel_bytes);
   file.read(voxels);
   data::write_nifti(Fs::real(), folder_ / "bare.nii", file.header(), voxels);
-  EXPECT_THAT(codec().decode(Fs::real(), folder_ / "bare.nii", folder_ / "d.nii"), HasSubstr("it has no record of the volume"));
+  EXPECT_THAT(codec().decode(Fs::real(), folder_ / "bare.nii", folder_ / "d.nii"),
+              HasSubstr("the file does not record the range of the volume that was encoded"));
   const data::NiftiHeader header = data::NiftiFile(folder_ / "d.nii").header();
   EXPECT_EQ(header.shape, (Shape{12, 12, 12}));
   EXPECT_EQ(header.affine, data::NiftiFile(volume).header().affine);
@@ -134,7 +135,7 @@ TEST_F(CodecTest, ALabelHasTheRangeOfItsImageAndTheUserIsTold) {
   VolumeCodec both(gan_.autoencoder(), denoising, {.weights = "a run"});
   both.encode(Fs::real(), write_volume(), folder_ / "l.nii");
   EXPECT_THAT(both.decode(Fs::real(), folder_ / "l.nii", folder_ / "d.nii"),
-              HasSubstr("its values are scaled to the image's range, not the label's own"));
+              HasSubstr("the predicted values are scaled to the image's range, not to the label's"));
 }
 
 TEST_F(CodecTest, TwoChannelsOfOneVolumeAreSaid) {

@@ -118,8 +118,8 @@ std::vector<Problem> ImagePairs::problems(const Sections& sections, const RunCon
   }
   if (sections.recipe.freeze_base.value_or(false) && sections.recipe.lora_vision &&
       sections.recipe.cache_image_features.value_or(false)) {
-    problems.push_back({"features of images change with the tower's adapters, so they can't be kept",
-                        "recipe.lora_vision, recipe.cache_image_features", "remove one of the two"});
+    problems.push_back({"adapters of the vision tower change the image features in each step, so the features can't be kept",
+                        "recipe.lora_vision, recipe.cache_image_features", "remove one of the two keys"});
   }
   return problems;
 }

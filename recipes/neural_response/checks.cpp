@@ -38,7 +38,7 @@ void check_stages(const ConvnetConfig& convnet, std::vector<Problem>& problems) 
     const StageConfig& stage = convnet.stages[i];
     if (stage.pool_stride > 0 && stage.squeeze > stage.channels) {
       problems.push_back({"stage " + std::to_string(i) + " squeezes " + std::to_string(stage.channels) + " channels by " +
-                              std::to_string(stage.squeeze) + ": it leaves no channel for its gate",
+                              std::to_string(stage.squeeze) + ", which leaves no channel for the gate",
                           "recipe.convnet.stages", "lower squeeze to at most the channels"});
     }
   }

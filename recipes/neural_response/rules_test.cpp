@@ -309,7 +309,7 @@ TEST(NeuralModelFile, AnEncoderOfBehaviourIsTheOneTheFileNames) {
       ADD_FAILURE() << "another activation than the file's would be computed";
     } catch (const ConfigError& error) {
       ASSERT_EQ(error.problems().size(), 1U);
-      EXPECT_THAT(error.problems()[0].what, HasSubstr("activation relu is not here"));
+      EXPECT_THAT(error.problems()[0].what, HasSubstr("activation relu is not supported"));
       EXPECT_THAT(error.problems()[0].next, HasSubstr("take gelu or silu"));
     }
   }
@@ -338,7 +338,7 @@ TEST(NeuralModelFile, AnotherNetworkIsToldWithItsLine) {
     EXPECT_THAT(error.problems()[0].what, HasSubstr("unknown key \"init_signa\""));
     EXPECT_THAT(error.problems()[0].next, HasSubstr("did you mean init_sigma?"));
     EXPECT_THAT(error.problems()[0].where, HasSubstr("model.yaml:4"));
-    EXPECT_THAT(error.problems()[1].what, HasSubstr("norm_type grn is not here"));
+    EXPECT_THAT(error.problems()[1].what, HasSubstr("norm_type grn is not supported"));
   }
 }
 
