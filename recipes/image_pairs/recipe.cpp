@@ -234,7 +234,7 @@ std::vector<Objective> ImagePairs::objectives() {
 at::Tensor ImagePairs::kept_features(const Batch& batch, const at::Tensor& pixels) {
   if (RandomScope::is_recorded())
     throw RecipeError({"the host looks up the kept features of a frozen tower by image", "recipe.freeze_base",
-                       "steps are launched piece by piece"});
+                       "steps are launched operation by operation"});
   const at::ScalarType type = compute_type(pixels.device());
   if (!kept_) {
     const auto images = static_cast<std::int64_t>(files_->images.size());

@@ -115,7 +115,7 @@ std::vector<Planted> losses() {
 std::vector<Planted> parameters() {
   return {
       {"groups_that_overlap",
-       {"parameter \"head.weight\" is moved twice by objective \"main\"", "Recipe::objectives()",
+       {"parameter \"head.weight\" is updated twice by objective \"main\"", "Recipe::objectives()",
         "leave it in one ParameterGroup"}},
       {"parameters_in_no_group",
        {"4 parameters are in no objective and will not learn: ", "convolution.weight", "missing in Objective::parameters",
@@ -136,11 +136,11 @@ std::vector<Planted> evaluation() {
        0},
       {"dropout_in_evaluation", {"draws random numbers in evaluation mode", "is_training()"}, When::warned, 0, true},
       {"metric_never_reset",
-       {"metric \"own_accuracy\" has another value when " + kValidation + " is measured again", "forget in begin_validation()"},
+       {"metric \"own_accuracy\" has another value when " + kValidation + " is measured again", "reset in begin_validation()"},
        When::warned,
        0},
       {"validation_is_the_training",
-       {"the validation has the 32 samples of the training", "does data() look at the split?"},
+       {"the validation has the 32 samples of the training", "Does data() look at the split?"},
        When::warned,
        0},
       {"state_is_never_loaded",

@@ -62,8 +62,8 @@ TEST(SmallerSteps, IsSaidWhereMemoryRanOut) {
   const test::Scratch scratch;
   const test::Result result = test::run(train(scratch, {"--data.batch_size=64", "--memory.limit=5MB"}));
   ASSERT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_THAT(result.err, ::testing::ContainsRegex("a step holds [0-9.]+ MB of tensors now, [0-9.]+ MB if its batch went through "
-                                                   "at once; with less memory, without micro-batches: "
+  EXPECT_THAT(result.err, ::testing::ContainsRegex("a step holds [0-9.]+ MB of tensors now, and would hold [0-9.]+ MB without "
+                                                   "micro-batches; settings that need less memory, also without micro-batches: "
                                                    "data.batch_size=32 [0-9.]+ MB, recipe.seq_len=32 "))
       << result.out;
 }
@@ -84,7 +84,9 @@ TEST(BatchSize, AutoIsTheLargestThatLeavesSixteenBatches) {
   const test::Scratch scratch;
   const test::Result first = test::run(train(scratch, {"--data.batch_size=auto"}));
   ASSERT_EQ(first.exit_code, 0) << first.err;
-  EXPECT_THAT(first.out, HasSubstr("the largest that ran whole steps; twice as many leave less than 16 batches an epoch"));
+  EXPECT_THAT(
+      first.out,
+      HasSubstr("the largest with which whole steps ran; twice as many samples would leave less than 16 batches an epoch"));
   const Sizes chosen = sizes_in(first.out);
   EXPECT_GE(chosen.samples, 16 * chosen.batch_size) << first.out;
   EXPECT_LT(chosen.samples, 16 * 2 * chosen.batch_size) << "sizes are doubled";
@@ -92,7 +94,7 @@ TEST(BatchSize, AutoIsTheLargestThatLeavesSixteenBatches) {
   EXPECT_EQ(config["values"]["data"]["batch_size"], chosen.batch_size);
   const test::Result more = test::run(train(scratch, {"--data.batch_size=auto", "--train.max_steps=3"}));
   ASSERT_EQ(more.exit_code, 0) << more.err;
-  EXPECT_THAT(more.out, HasSubstr("as the run in")) << "a run that goes on keeps its batches";
+  EXPECT_THAT(more.out, HasSubstr("taken from the run in")) << "a run that goes on keeps its batches";
   const test::Scratch other;
   const test::Result small = test::run(train(other, {"--data.batch_size=auto", "--memory.limit=5MB"}));
   ASSERT_EQ(small.exit_code, 0) << small.err;

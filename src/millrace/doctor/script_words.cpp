@@ -49,7 +49,8 @@ constexpr std::array kScriptRules = {
     ScriptRule{"rebuilt_tensors", "make them once, in the module's __init__, and register them as buffers"},
     ScriptRule{"not_pinned"},
     ScriptRule{"copy_bound",
-               "send fewer bytes: fields as they are stored (uint8, fp16), made floats on the device; or smaller crops"},
+               "send fewer bytes: copy fields as they are stored (uint8, fp16) and convert them to floats on the device, or use "
+               "smaller crops"},
     ScriptRule{"item_in_loop"},
     ScriptRule{"host_wait", "keep values on the device (no item(), no comparison in an if), and read them every few steps"},
     ScriptRule{"wrong_device"},

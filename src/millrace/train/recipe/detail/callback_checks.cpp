@@ -117,8 +117,8 @@ void check_same_samples(const Batch& given, const Batch& prepared) {
   refuse(
       "it returned a new batch that does not say which samples of which epoch it holds, so each batch would draw the same random "
       "numbers",
-      "set the fields of the batch that prepare() got, with batch.set(name, value), and return it; a batch of other groups "
-      "takes over their positions and indices: Batch(std::move(groups), batch.origin())");
+      "set the fields of the batch that prepare() got, with batch.set(name, value), and return it; if the batch needs "
+      "other groups, copy positions and indices into them, and return Batch(std::move(groups), batch.origin())");
 }
 
 void check_objectives(const std::vector<Objective>& objectives, const torch::nn::Module& model) {
@@ -133,7 +133,7 @@ void check_objectives(const std::vector<Objective>& objectives, const torch::nn:
       refuse("two objectives have the name " + quoted(objective.name), "give each its own name, which logs and snapshots use");
     const auto move = [&](const void* parameter, const std::string& name) {
       if (const auto [it, is_new] = movers.emplace(parameter, who); !is_new) {
-        refuse("parameter " + quoted(name) + " is moved " +
+        refuse("parameter " + quoted(name) + " is updated " +
                    (it->second == who ? "twice by " + who : "by " + it->second + " and by " + who),
                it->second == who
                    ? "leave it in one ParameterGroup, because each group has its own learning rate and decay"
@@ -152,7 +152,8 @@ void check_objectives(const std::vector<Objective>& objectives, const torch::nn:
         if (!parameter.value.requires_grad()) continue;
         const void* impl = parameter.value.unsafeGetTensorImpl();
         if (!names.contains(impl)) {
-          refuse("parameter " + quoted(parameter.name) + " of " + who + " does not belong to model(): no snapshot would keep it",
+          refuse("parameter " + quoted(parameter.name) + " of " + who +
+                     " does not belong to model(), so no snapshot would contain it",
                  "register it in a module below model(), and take it from there");
         }
         move(impl, parameter.name);
