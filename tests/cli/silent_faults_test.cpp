@@ -79,7 +79,7 @@ TEST(SilentFaults, ALossThatDoesNotAddUpIsRefused) {
   expect("mean_with_the_count_of_a_sum", adds, "give values.sum() over all rows");
   expect("batch_axis_averaged", adds, "a mean over dimension 0");
   expect("every_other_row", "depends on the order of the rows", "a row that is combined with its neighbour");
-  expect("rows_against_rows", adds, "a loss that compares rows with each other says so");
+  expect("rows_against_rows", adds, "if the loss compares rows with each other on purpose");
   for (const char* name : {"shapes_that_broadcast_mended", "shapes_that_broadcast_counted_mended", "mean_with_count_one_mended",
                            "mean_with_the_count_of_a_sum_mended", "batch_axis_averaged_mended", "every_other_row_mended"})
     expect_sound(name);

@@ -74,7 +74,7 @@ struct Sizes {
 Sizes sizes_in(std::string out) {
   out.erase(std::remove(out.begin(), out.end(), ','), out.end());
   std::smatch size, samples;
-  if (!std::regex_search(out, size, std::regex("data\\.batch_size ([0-9]+): the largest that ran whole steps")) ||
+  if (!std::regex_search(out, size, std::regex("data\\.batch_size ([0-9]+): the largest with which whole steps ran")) ||
       !std::regex_search(out, samples, std::regex("([0-9]+) samples an epoch")))
     return {};
   return {std::stoll(size[1]), std::stoll(samples[1])};
@@ -98,7 +98,7 @@ TEST(BatchSize, AutoIsTheLargestThatLeavesSixteenBatches) {
   const test::Scratch other;
   const test::Result small = test::run(train(other, {"--data.batch_size=auto", "--memory.limit=5MB"}));
   ASSERT_EQ(small.exit_code, 0) << small.err;
-  EXPECT_THAT(small.out, HasSubstr("the largest that ran whole steps; a larger one runs out of memory"));
+  EXPECT_THAT(small.out, HasSubstr("the largest with which whole steps ran; a larger one runs out of memory"));
   EXPECT_LT(sizes_in(small.out).batch_size, chosen.batch_size);
   EXPECT_GT(sizes_in(small.out).batch_size, 0);
 }

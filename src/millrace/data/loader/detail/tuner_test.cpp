@@ -81,7 +81,7 @@ TEST(Tuner, takes_a_change_back_that_made_it_worse) {
   const auto change = tuner.look({2, 2}, worse);
   ASSERT_TRUE(change);
   EXPECT_EQ(change->stages.readers, 1);
-  EXPECT_EQ(change->reason, "1 reader again: 2 gave 50 % of the rate");
+  EXPECT_EQ(change->reason, "1 reader again, because with 2 the rate was 50 % of that before");
   EXPECT_FALSE(tuner.look({1, 2}, measured(0.5, 1, 1))) << "not tried again";
 }
 
