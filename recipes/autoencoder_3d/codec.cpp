@@ -313,7 +313,7 @@ std::string VolumeCodec::decode(Fs& fs, const std::filesystem::path& in, const s
           "label's";
     if (record->weights != options_.weights) notice += "\n  it was encoded by " + record->weights;
   } else {
-    notice += "\n  the file does not record the range of the volume that was encoded, so values go from 0 to 1";
+    notice += "\n  it has no record of the volume that was encoded: values go from 0 to 1";
   }
   x = (x.size(0) == 1 ? x[0] : x).contiguous();
   data::write_nifti(fs, out, header_of(place, x.sizes(), "decoded from a latent volume"), bytes_of(x));

@@ -91,8 +91,7 @@ Operation basis_of(const Arguments& arguments) {
                  {"in_channels", "sampling_rate"});
   arguments.must_be("orthogonalize", false);
   arguments.must_be("batch_norm", false);
-  if (arguments.at("chomp").whole(0) != 0)
-    arguments.at("chomp").problem("Millrace's temporal_basis drops no bins", "remove chomp");
+  if (arguments.at("chomp").whole(0) != 0) arguments.at("chomp").problem("temporal_basis drops no bins here", "remove chomp");
   op::TemporalBasis basis;
   basis.num_delta_funcs = arguments.at("num_delta_funcs").whole(basis.num_delta_funcs);
   basis.num_cosine_funcs = arguments.at("num_cosine_funcs").whole(basis.num_cosine_funcs);

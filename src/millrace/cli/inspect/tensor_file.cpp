@@ -229,8 +229,7 @@ TensorWriter::~TensorWriter() = default;
 void TensorWriter::append(const Tensors& rows) {
   const bool begins = parts_.empty();
   if (!begins && rows.size() != parts_.size())
-    throw RecipeError(
-        {"predict() gave a different number of outputs than for earlier rows", "predict()", "give the same names each time"});
+    throw RecipeError({"predict() gave other outputs than for the rows before", "predict()", "give the same names each time"});
   std::size_t i = 0;
   for (const auto& [name, tensor] : rows) {
     const auto dtype = dtype_of(tensor.scalar_type());
@@ -245,7 +244,7 @@ void TensorWriter::append(const Tensors& rows) {
       const std::int64_t before = known.shape.empty() ? 0 : known.shape[0];
       const std::int64_t more = field.shape.empty() ? 0 : std::exchange(field.shape[0], before);
       if (field != known || field.shape.empty()) {
-        throw RecipeError({"output " + quoted(name) + " of predict() has another name, type or shape than for earlier rows",
+        throw RecipeError({"output " + quoted(name) + " of predict() has another name, type or shape than in the rows before",
                            "predict()", "make the shape of an output, except its first size, independent of the rows"});
       }
       known.shape[0] += more;

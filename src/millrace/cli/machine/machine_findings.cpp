@@ -135,7 +135,7 @@ void about_ranks(const MachineView& machine, std::vector<Finding>& found) {
   }
   if (machine.taken_port > 0) {
     found.push_back({false, "ports", "port_taken", "port " + std::to_string(machine.taken_port) + " is taken",
-                     "give launchers another port: --at HOST:PORT, torchrun --master-port"});
+                     "give launchers another one: --at HOST:PORT, torchrun --master-port"});
   }
 }
 

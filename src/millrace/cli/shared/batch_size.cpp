@@ -10,8 +10,7 @@ namespace {
 constexpr std::int64_t kLeastBatches = 16;
 
 std::string why(const std::string& bound) {
-  if (bound == "batches")
-    return "twice as many samples would leave less than " + std::to_string(kLeastBatches) + " batches an epoch";
+  if (bound == "batches") return "twice as many leave less than " + std::to_string(kLeastBatches) + " batches an epoch";
   if (bound == "data") return "it takes the whole training set";
   return bound == "config" ? "a larger one is refused" : "a larger one runs out of memory";
 }
@@ -27,7 +26,7 @@ void choose_batch_size(RunRequest& request) {
     const Json saved = read_config(Fs::real(), folder).values;
     if (saved.contains("data") && saved["data"].value("batch_size", Json()).is_number()) {
       data["batch_size"] = saved["data"]["batch_size"];
-      request.console->notice("data.batch_size " + data["batch_size"].dump() + ": taken from the run in " + folder.string());
+      request.console->notice("data.batch_size " + data["batch_size"].dump() + ": as the run in " + folder.string() + " has it");
       return;
     }
   }
@@ -38,7 +37,7 @@ void choose_batch_size(RunRequest& request) {
   }
   data["batch_size"] = found["batch_size"];
   request.config.origins["data.batch_size"] += ": " + found["batch_size"].dump();
-  request.console->notice("data.batch_size " + found["batch_size"].dump() + ": the largest with which whole steps ran; " +
+  request.console->notice("data.batch_size " + found["batch_size"].dump() + ": the largest that ran whole steps; " +
                           why(found["bound"].get<std::string>()));
 }
 

@@ -106,7 +106,7 @@ const Entry& take_recipe_of_run(Arguments& arguments, std::span<const Entry> rec
   if (name.empty()) return take_recipe(arguments, recipes, command);
   if (const Entry* entry = find_recipe(recipes, name)) return *entry;
   if (runs::Run(*from).is_script())
-    throw UsageError({*from + " is a run of your script " + quoted(name) + ", which saves its weights itself", "flag --from",
+    throw UsageError({*from + " is a run of your script " + quoted(name) + ", which keeps its own weights", "flag --from",
                       "millrace report, compare, runs and doctor read such a run"});
   throw UsageError({*from + " is of recipe " + quoted(name) + ", which this program does not have", "flag --from",
                     "use the program that trained it; recipes here: " + joined(names_of(recipes), ", ")});

@@ -275,7 +275,7 @@ void DiskCachedSource::will_need(std::span<const std::int64_t> indices, const Re
 }
 
 Chosen<std::shared_ptr<DiskCache>> choose_disk_cache(std::span<const Dataset> datasets, DiskCache::Options options) {
-  if (options.folder.empty()) return {nullptr, "off: there is no folder for the cache"};
+  if (options.folder.empty()) return {nullptr, "off: there is no folder for it"};
   const std::uint64_t asked = options.budget_bytes;
   const auto cache = std::make_shared<DiskCache>(std::move(options));
   std::uint64_t payload = 0;  // bytes of the parts' files

@@ -73,8 +73,7 @@ std::vector<std::string> same_sources(const std::vector<Dataset>& training, cons
                       std::to_string(a.size()) + " samples of the training" +
                       (there.name.empty() ? "" : " \"" + there.name + "\"") +
                       " (their fingerprints are equal), so the model has seen all samples with which it is validated. Does "
-                      "data() look at the "
-                      "split? If the samples differ, fingerprint() must differ too");
+                      "data() look at the split? If the samples differ, fingerprint() must differ too");
       break;
     }
   }
