@@ -308,7 +308,9 @@ std::string VolumeCodec::decode(Fs& fs, const std::filesystem::path& in, const s
     }
     place = record->place;
     if (recipe_.target == Target::label)
-      notice += "\n  the network makes the label of the image; its values are scaled to the image's range, not the label's own";
+      notice +=
+          "\n  the network predicts the label from the image; the predicted values are scaled to the image's range, not to the "
+          "label's";
     if (record->weights != options_.weights) notice += "\n  it was encoded by " + record->weights;
   } else {
     notice += "\n  it has no record of the volume that was encoded: values go from 0 to 1";

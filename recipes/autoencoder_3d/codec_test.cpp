@@ -134,7 +134,7 @@ TEST_F(CodecTest, ALabelHasTheRangeOfItsImageAndTheUserIsTold) {
   VolumeCodec both(gan_.autoencoder(), denoising, {.weights = "a run"});
   both.encode(Fs::real(), write_volume(), folder_ / "l.nii");
   EXPECT_THAT(both.decode(Fs::real(), folder_ / "l.nii", folder_ / "d.nii"),
-              HasSubstr("its values are scaled to the image's range, not the label's own"));
+              HasSubstr("the predicted values are scaled to the image's range, not to the label's"));
 }
 
 TEST_F(CodecTest, TwoChannelsOfOneVolumeAreSaid) {

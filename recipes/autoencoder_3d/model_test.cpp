@@ -156,8 +156,8 @@ TEST(AutoencoderModel, AttentionWithoutAFusedKernelIsRefusedWithItsBytes) {
       },
       [] { at::globalContext().setSDPUseFlash(true); });
   EXPECT_THAT(refused,
-              HasSubstr("attention over 4097 voxels of 8 channels has no fused kernel on this device; its map alone would "
-                        "take 67"));
+              HasSubstr("attention over 4097 voxels of 8 channels has no fused kernel on this device, and the attention map "
+                        "alone would take 67"));
 }
 
 // Names as torch.save() of a DistributedDataParallel's state dict has them; a discriminator alone is accepted, half a network is

@@ -305,7 +305,8 @@ at::Tensor self_attention(const at::Tensor& q, const at::Tensor& k, const at::Te
   if (tokens > kMostMappedTokens && at::_fused_sdp_choice(queries, keys, values) == kMathChoice) {
     const double bytes = static_cast<double>(q.size(0)) * static_cast<double>(tokens) * static_cast<double>(tokens) * 4;
     throw DeviceError({.what = "attention over " + std::to_string(tokens) + " voxels of " + std::to_string(q.size(2)) +
-                               " channels has no fused kernel on this device; its map alone would take " + human_bytes(bytes),
+                               " channels has no fused kernel on this device, and the attention map alone would take " +
+                               human_bytes(bytes),
                        .where = "recipe.attention_levels, recipe.patch_size",
                        .next = "use precision.dtype=bf16, at most 256 channels, fewer attention levels or a smaller patch"});
   }

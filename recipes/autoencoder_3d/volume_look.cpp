@@ -144,10 +144,10 @@ std::vector<std::string> look_at_values(const VolumeFiles& files, bool passes) {
     notices.push_back(
         notice_of(labels, seen.size(), "with at most 16 different values, as labels have, while other files have many"));
   if (!inverted.empty()) {
-    notices.push_back(
-        notice_of(inverted, seen.size(),
-                  "whose median is at " + percent(place) + " of the range, while it is at " + percent(usual_place) + " in most") +
-        ". Are they inverted, or of another kind?");
+    notices.push_back(notice_of(inverted, seen.size(),
+                                "whose median is at " + percent(place) + " of their range, while it is at " +
+                                    percent(usual_place) + " in most files") +
+                      ". Are they inverted, or of another kind?");
   }
   return notices;
 }

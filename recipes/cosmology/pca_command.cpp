@@ -178,7 +178,7 @@ int validate(const Request& request) {
             << "difference           mean " << significant(all.difference_sum / static_cast<double>(all.values), 3) << ", max "
             << significant(all.difference_max, 3) << " kelvin\n"
             << "relative error       " << significant(std::sqrt(all.error / all.size), 3)
-            << "   this is no fault: a basis of one batch removes more from that batch; judge by the network's metrics\n"
+            << "   expected, because components fitted to one batch remove more from that batch; judge by the network's metrics\n"
             << "variance explained   " << significant(pca.variance_explained(), 12) << "\n";
   if (request.plot) {
     std::string csv = "component,eigenvalue\n";

@@ -185,17 +185,17 @@ void compare(const Said& first, const Said& other, std::vector<Problem>& problem
       largest_difference(a.freq_mhz, b.freq_mhz) > tolerance(a.freq_mhz)) {
     std::vector<double> reversed(b.freq_mhz.rbegin(), b.freq_mhz.rend());
     const bool turned = largest_difference(a.freq_mhz, reversed) <= tolerance(a.freq_mhz);
-    problems.push_back({name + " has channels from " + range_text(b.freq_mhz) + " (" + b.freq_from + "), " + first_name +
+    problems.push_back({name + " has channels from " + range_text(b.freq_mhz) + " (" + b.freq_from + "), but " + first_name +
                             " from " + range_text(a.freq_mhz) + " (" + a.freq_from + ")" +
-                            (turned ? ": the same in the other order" : ""),
+                            (turned ? ": the same channels in reverse order" : ""),
                         where,
                         turned ? "reverse the channels of one of the two files, in its cube and its axis"
                                : "give signal and foreground the same channels: regrid or remove the file"});
   }
   if (a.ra.size() > 1 && a.ra.size() == b.ra.size() &&
       std::abs(step_of(a.ra) - step_of(b.ra)) > kSameStep * std::abs(step_of(a.ra))) {
-    problems.push_back({name + " has RA in steps of " + significant(step_of(b.ra), 6) + " degrees, " + first_name + " of " +
-                            significant(step_of(a.ra), 6),
+    problems.push_back({name + " has RA in steps of " + significant(step_of(b.ra), 6) + " degrees, but " + first_name +
+                            " in steps of " + significant(step_of(a.ra), 6),
                         where, "give signal and foreground the same grid along RA: regrid or remove the file"});
   }
   if (!same_unit(a.unit, b.unit)) {

@@ -170,7 +170,7 @@ TEST(ComparedAxes, EachContradictionIsNamedWithBothFiles) {
   const std::string turned = against(SaidSky("b").with_freq({103, 102, 101, 100}));
   EXPECT_THAT(turned, HasSubstr("signal/b has channels from 103.000 to 100.000 MHz"));
   EXPECT_THAT(turned, HasSubstr("signal/a from 100.000 to 103.000 MHz"));
-  EXPECT_THAT(turned, HasSubstr("the same in the other order"));
+  EXPECT_THAT(turned, HasSubstr("the same channels in reverse order"));
   EXPECT_THAT(against(SaidSky("b").with_freq({101, 102, 103, 104})), HasSubstr("regrid or remove the file"));
   EXPECT_THAT(against(SaidSky("b").with<double>("/index_map/ra", DType::f64, {0, 2, 4})), HasSubstr("RA in steps of 2 degrees"));
   EXPECT_THAT(against(SaidSky("b").saying("/", "unit", "Jy")), HasSubstr("signal/b is in Jy, signal/a in kelvin"));

@@ -34,8 +34,8 @@ SplitPaths split_list(const std::vector<std::filesystem::path>& files, Philox& r
     if (!empty->empty() || full->empty()) continue;
     empty->push_back(full->back());
     if (full->size() > 1) full->pop_back();
-    notices.push_back("the draw left no " + what + " file for " + side + ": it gets " + empty->back().filename().string() +
-                      (full->back() == empty->back() ? ", the only one there is" : ""));
+    notices.push_back("the random split left no " + what + " file for " + side + ", so " + side + " gets " +
+                      empty->back().filename().string() + (full->back() == empty->back() ? ", the only one there is" : ""));
   }
   return split;
 }
@@ -236,7 +236,9 @@ std::vector<Problem> problems_of(const RecipeConfig& recipe) {
     if (recipe.ra_keep % recipe.split != 0)
       problems.push_back(
           {"ra_keep " + std::to_string(recipe.ra_keep) + " is not a multiple of split = " + std::to_string(recipe.split),
-           "recipe.ra_keep, recipe.split", "choose a multiple: recipe.pad makes each chunk long enough, all of one length"});
+           "recipe.ra_keep, recipe.split",
+           "choose a multiple of recipe.split, because all chunks must have one length; recipe.pad only pads them to a multiple "
+           "of 4"});
   } else if (recipe.ra_keep % 4 != 0 || recipe.ra_keep / 4 % recipe.split != 0) {  // written as two conditions, because 4*split
                                                                                    // may not fit into 64 bits
     const bool fits = recipe.split <= std::numeric_limits<std::int64_t>::max() / 4;

@@ -106,7 +106,7 @@ void refuse_input_as_output(const stdfs::path& out, const std::vector<stdfs::pat
   for (const stdfs::path& input : inputs) {
     std::error_code ignored;
     if (stdfs::equivalent(out, input, ignored))
-      throw UsageError({out.string() + " is a file that is read, and would be replaced", "flag --out", "give another name"});
+      throw UsageError({out.string() + " is an input file, which the output would replace", "flag --out", "give another name"});
   }
 }
 
@@ -256,8 +256,8 @@ int run_adapter(const std::function<Entry()>& row, std::span<const std::string> 
   }
   auto& model = dynamic_cast<PairModel&>(loaded.recipe->model());
   if (!merges && !model.frozen()) {
-    throw UsageError({"the run trained tower and decoder as well: an adapter alone would not give its answers", request.run,
-                      "use --merge, which writes whole weights"});
+    throw UsageError({"the run also trained tower and decoder, so the adapter alone would not reproduce the run's answers",
+                      request.run, "use --merge, which writes whole weights"});
   }
   Fs& fs = Fs::real();
   fs.create_directories(*out);

@@ -64,7 +64,7 @@ void make_data_with(const std::string& preset, const std::filesystem::path& out,
   if (!given("pairs-from")) {
     for (const auto& [name, value] : options) {
       if (name == "clean") continue;
-      throw UsageError({"--" + name + " is about the tables of --pairs-from", "millrace make-data", "give --pairs-from LABELS"});
+      throw UsageError({"--" + name + " has an effect only with --pairs-from", "millrace make-data", "give --pairs-from LABELS"});
     }
     SampleImages what = sample_size(sample_images_of(preset), preset, "images");
     what.clean = options.at("clean");

@@ -184,7 +184,7 @@ void refuse_leak(const PairFiles& files) {
       throw DataError({"image " + quoted(name) + " is in pairs to train on and in pairs to validate with" +
                            (other == name ? "" : ": its file is also that of " + quoted(other)),
                        "recipe.train_pairs, recipe.val_pairs",
-                       "give each image to one side: a network may know the images of its training by heart"});
+                       "put each image on one side only, because a network may remember its training images"});
     }
   }
 }

@@ -118,8 +118,8 @@ std::vector<Problem> ImagePairs::problems(const Sections& sections, const RunCon
   }
   if (sections.recipe.freeze_base.value_or(false) && sections.recipe.lora_vision &&
       sections.recipe.cache_image_features.value_or(false)) {
-    problems.push_back({"features of images change with the tower's adapters, so they can't be kept",
-                        "recipe.lora_vision, recipe.cache_image_features", "remove one of the two"});
+    problems.push_back({"adapters of the vision tower change the image features in each step, so the features can't be kept",
+                        "recipe.lora_vision, recipe.cache_image_features", "remove one of the two keys"});
   }
   return problems;
 }
@@ -244,7 +244,7 @@ std::vector<Objective> ImagePairs::objectives() {
 at::Tensor ImagePairs::kept_features(const Batch& batch, const at::Tensor& pixels) {
   if (RandomScope::is_recorded())
     throw RecipeError({"the host looks up the kept features of a frozen tower by image", "recipe.freeze_base",
-                       "steps are launched piece by piece"});
+                       "steps are launched operation by operation"});
   const at::ScalarType type = compute_type(pixels.device());
   if (!kept_) {
     const auto images = static_cast<std::int64_t>(files_->images.size());

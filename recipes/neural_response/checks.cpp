@@ -38,7 +38,7 @@ void check_stages(const ConvnetConfig& convnet, std::vector<Problem>& problems) 
     const StageConfig& stage = convnet.stages[i];
     if (stage.pool_stride > 0 && stage.squeeze > stage.channels) {
       problems.push_back({"stage " + std::to_string(i) + " squeezes " + std::to_string(stage.channels) + " channels by " +
-                              std::to_string(stage.squeeze) + ": it leaves no channel for its gate",
+                              std::to_string(stage.squeeze) + ", which leaves no channel for the gate",
                           "recipe.convnet.stages", "lower squeeze to at most the channels"});
     }
   }
@@ -55,8 +55,8 @@ std::vector<Problem> problems_of(const RecipeConfig& recipe, const RunConfig& ru
   const bool any_vision = recipe.adapter.type != AdapterType::none || recipe.frontend.type != FrontendType::none ||
                           recipe.convnet.type != ConvnetType::none;
   if (!any_vision && recipe.readout.type == ReadoutType::gaussian) {
-    problems.push_back({"a gaussian readout needs a frame, but a model of behaviour alone has none", "recipe.readout.type",
-                        "set recipe.readout.type=linear"});
+    problems.push_back({"a gaussian readout needs vision (an adapter, a frontend or a convnet), but this model has none",
+                        "recipe.readout.type", "set recipe.readout.type=linear"});
   }
   if (!any_vision && recipe.modulator.type == ModulatorType::none)
     problems.push_back(

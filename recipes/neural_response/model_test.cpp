@@ -451,12 +451,12 @@ TEST(NeuralResponseModel, PartsThatDoNotFitAreRefused) {
   }
   ModelConfig config = published(ModulatorType::pc);
   config.lags = 12;
-  EXPECT_EQ(first(config), "the frontend's filters have 16 lags, and a sample has 12");
+  EXPECT_EQ(first(config), "the frontend's filters have 16 lags, but a sample has only 12");
   config.lags = 17;
-  EXPECT_EQ(first(config), "modulator pc predicts the last frame from those before it, and the features have 1 frame");
+  EXPECT_EQ(first(config), "modulator pc predicts the last frame from the frames before it, but the features have only 1 frame");
   config = published(ModulatorType::pc);
   config.modulator.hidden_dim = 64;
-  EXPECT_EQ(first(config), "modulator pc predicts features of 128 channels with a hidden_dim of 64");
+  EXPECT_EQ(first(config), "modulator pc needs a hidden_dim of 128, the number of feature channels, but it is 64");
   EXPECT_THROW(DigitalTwin(config, two_sessions()), ConfigError);
   config = published(ModulatorType::convgru);
   config.adapter.grid_size = 3;

@@ -79,13 +79,13 @@ std::string number(std::int64_t value) { return std::to_string(value); }
 
 void add_predictor_problems(const ModelConfig& config, std::vector<Problem>& problems) {
   if (const std::int64_t frames = feature_frames(config); frames < 2) {
-    problems.push_back({"modulator pc predicts the last frame from those before it, and the features have " + number(frames) +
-                            (frames == 1 ? " frame" : " frames"),
+    problems.push_back({"modulator pc predicts the last frame from the frames before it, but the features have only " +
+                            number(frames) + (frames == 1 ? " frame" : " frames"),
                         "recipe.modulator.type", "use more lags, a shorter frontend.kernel_size, or another modulator"});
   }
   if (const std::int64_t channels = feature_channels(config); channels != config.modulator.hidden_dim) {
-    problems.push_back({"modulator pc predicts features of " + number(channels) + " channels with a hidden_dim of " +
-                            number(config.modulator.hidden_dim),
+    problems.push_back({"modulator pc needs a hidden_dim of " + number(channels) +
+                            ", the number of feature channels, but it is " + number(config.modulator.hidden_dim),
                         "recipe.modulator.hidden_dim", "set it to " + number(channels)});
   }
 }
@@ -155,9 +155,9 @@ std::int64_t feature_side(const ModelConfig& config, std::int64_t side) {
 std::vector<Problem> shape_problems(const ModelConfig& config) {
   std::vector<Problem> problems;
   if (config.frontend.type != FrontendType::none && config.frontend.kernel_size > config.lags && !is_modulator_only(config)) {
-    problems.push_back(
-        {"the frontend's filters have " + number(config.frontend.kernel_size) + " lags, and a sample has " + number(config.lags),
-         "recipe.frontend.kernel_size", "set it to at most " + number(config.lags)});
+    problems.push_back({"the frontend's filters have " + number(config.frontend.kernel_size) + " lags, but a sample has only " +
+                            number(config.lags),
+                        "recipe.frontend.kernel_size", "set it to at most " + number(config.lags)});
     return problems;
   }
   if (config.adapter.type != AdapterType::none && feature_side(config, config.adapter.grid_size) < 1) {

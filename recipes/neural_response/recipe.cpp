@@ -91,9 +91,10 @@ StimulusKind stimulus_from(const SavedJson& saved) {
 at::Tensor as_seen_in_training(const at::Tensor& stim, StimulusKind kind) {
   if (stim.scalar_type() != at::kByte) return stim.to(at::kFloat);
   if (kind == StimulusKind::transformed) {
-    throw DataError({"stim holds grey levels, but this run was trained on transformed frames", "the input of predict",
-                     "give NeuralResponse::predict the transformed frames as f32; a file for millrace predict has only grey "
-                     "levels, which works for runs whose stimulus has no operations except pixelnorm and unsqueeze"});
+    throw DataError(
+        {"stim holds grey levels, but this run was trained on transformed frames", "the input of predict",
+         "give NeuralResponse::predict the transformed frames as f32. millrace predict can't serve this run: its files "
+         "hold grey levels, and this run's stimulus has operations besides pixelnorm and unsqueeze"});
   }
   const at::Tensor levels = stim.to(at::kFloat);
   return kind == StimulusKind::pixels ? levels.sub(127).div(255) : levels;

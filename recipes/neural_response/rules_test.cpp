@@ -309,7 +309,7 @@ TEST(NeuralModelFile, AnEncoderOfBehaviourIsTheOneTheFileNames) {
       ADD_FAILURE() << "another activation than the file's would be computed";
     } catch (const ConfigError& error) {
       ASSERT_EQ(error.problems().size(), 1U);
-      EXPECT_THAT(error.problems()[0].what, HasSubstr("activation relu is not here"));
+      EXPECT_THAT(error.problems()[0].what, HasSubstr("activation relu is not supported"));
       EXPECT_THAT(error.problems()[0].next, HasSubstr("take gelu or silu"));
     }
   }
@@ -338,7 +338,7 @@ TEST(NeuralModelFile, AnotherNetworkIsToldWithItsLine) {
     EXPECT_THAT(error.problems()[0].what, HasSubstr("unknown key \"init_signa\""));
     EXPECT_THAT(error.problems()[0].next, HasSubstr("did you mean init_sigma?"));
     EXPECT_THAT(error.problems()[0].where, HasSubstr("model.yaml:4"));
-    EXPECT_THAT(error.problems()[1].what, HasSubstr("norm_type grn is not here"));
+    EXPECT_THAT(error.problems()[1].what, HasSubstr("norm_type grn is not supported"));
   }
 }
 
@@ -358,7 +358,7 @@ TEST(NeuralChecks, ValuesThatDoNotFitStandInOneList) {
               HasSubstr("loss_type zip needs a model that predicts the share of silent bins"));
   EXPECT_THAT(problems({{"recipe.modulator.kernel_size", 2}}), HasSubstr("an even number"));
   const Json blind = {{"recipe.adapter.type", "none"}, {"recipe.frontend.type", "none"}, {"recipe.convnet.type", "none"}};
-  EXPECT_THAT(problems(blind), HasSubstr("a gaussian readout needs a frame"));
+  EXPECT_THAT(problems(blind), HasSubstr("a gaussian readout needs vision"));
   EXPECT_THAT(problems({{"recipe.units", {3}}, {"data.dir", "x"}}), HasSubstr("units are given, but the data define their own"));
 }
 

@@ -145,7 +145,7 @@ void add_callbacks(std::vector<Row>& rows) {
   add("null_loss", objectives, "objective \"main\" has no loss", "set Objective::loss");
   add("two_objectives_one_name", objectives, "two objectives have the name \"main\"", "give each its own");
   add("a_parameter_of_two_objectives", objectives,
-      "parameter \"hidden.0.weight\" is moved by objective \"main\" and by objective", "terms of one objective");
+      "parameter \"hidden.0.weight\" is updated by objective \"main\" and by objective", "terms of one objective");
   add("foreign_parameter", objectives, "parameter \"stray\" of objective \"main\" does not belong to model()", "register it");
   add("model_is_made_anew", "model()", "model() returned another module than before", "keep it as a member");
   add("before_training_throws", "before_training()", "the catalogue is not sorted", "");

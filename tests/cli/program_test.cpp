@@ -259,7 +259,7 @@ TEST(Import, LeavesTheFileThatItReads) {
   for (const std::vector<std::string>& words : commands) {
     const Result result = millrace(words, {.folder = scratch.path()});
     EXPECT_EQ(result.exit_code, 2) << words[0];
-    EXPECT_THAT(result.err, HasSubstr("w.safetensors is the file that is read, and would be replaced\n")) << words[0];
+    EXPECT_THAT(result.err, HasSubstr("w.safetensors is the input file, which the output would replace\n")) << words[0];
   }
   EXPECT_EQ(read_text(scratch.path() / "w.safetensors"), before);
 }
@@ -279,7 +279,7 @@ TEST(Report, ReplacesNothingButAReport) {
   for (const std::vector<std::string>& words : refused) {
     const Result result = millrace(words, here);
     EXPECT_EQ(result.exit_code, 2) << words.back();
-    EXPECT_THAT(result.err, HasSubstr("there is something else than a report at ")) << words.back();
+    EXPECT_THAT(result.err, HasSubstr(" is not a report, and the page would replace it")) << words.back();
   }
   EXPECT_THAT(millrace({"report", "a", "--out="}, here).err, HasSubstr("UsageError  --out is empty\n"));
   EXPECT_EQ(read_text(scratch.path() / "a" / "log.jsonl"), log);

@@ -119,8 +119,8 @@ TEST_F(Slurm, MistakesWriteNothing) {
   write_text(root_.path() / "there", "mine");
   refused({"--slurm=there", "--nproc=1", "train", "cosmology"}, "there is a file there already", "give another name");
   refused({"--slurm=job", "--nproc=1", "train", "cosmology", "--fresh"}, "--fresh would start over", "another folder");
-  refused({"--slurm=job", "--nproc=1", "--nodes=2", "--at=a:1", "train", "cosmology"}, "determines the machines' numbers",
-          "leave it out");
+  refused({"--slurm=job", "--nproc=1", "--nodes=2", "--at=a:1", "train", "cosmology"},
+          "with --slurm the batch file sets --rank and --at itself", "leave the flag out");
   refused({"--slurm=gone/job", "--nproc=1", "train", "cosmology"}, "there is no folder gone", "name a file in another folder");
   refused({"--slurm=job", "--nproc=1", "--sbatch=time=1", "train", "cosmology"}, "is not an option of sbatch",
           "--sbatch=--time=8:00:00");

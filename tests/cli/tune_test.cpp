@@ -80,7 +80,7 @@ TEST_F(Tune, MistakesAreSaidBeforeAnythingRuns) {
   for (const auto& [word, said] :
        std::vector<std::pair<std::string, std::string>>{{"--allow=precison", "did you mean \"precision\"?"},
                                                         {"--out=tuned.json", "let its name end in .yaml"},
-                                                        {"--out=mine.yaml", "which the result would replace"},
+                                                        {"--out=mine.yaml", "and the result would replace it"},
                                                         {"--minutes=0", "--minutes"}}) {
     const Result result = millrace({"tune", "language_model", "--preset=smoke", word});
     EXPECT_EQ(result.exit_code, 2) << word;

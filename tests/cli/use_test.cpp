@@ -148,7 +148,7 @@ TEST_F(Use, PredictLeavesTheFilesThatItReads) {
   const std::string before = read_text(root_.path() / "in.npy");
   const Result input = millrace({"predict", "--from=r", "--input=in.npy", "--output=./in.npy"});
   EXPECT_EQ(input.exit_code, 2);
-  EXPECT_THAT(input.err, HasSubstr("./in.npy is the file that is read, and would be replaced\n  where    flag --output\n"));
+  EXPECT_THAT(input.err, HasSubstr("./in.npy is the input file, which the output would replace\n  where    flag --output\n"));
   EXPECT_EQ(read_text(root_.path() / "in.npy"), before);
 }
 

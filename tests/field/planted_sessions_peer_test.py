@@ -48,7 +48,7 @@ TOLD = [
     Fault("a stimulus that never changes", changed("stim", lambda s: s * 0 + 128), "f/syn.h5", "/stim is one frame throughout"),
     Fault("a stimulus that stood still", changed("stim", lambda s: np.concatenate([s[:BINS // 2], np.repeat(s[:1], BINS // 2, 0)])), "g/syn.h5",
           "/stim is one frame from about bin 24[0-9] to 47[0-9] of 480"),
-    Fault("eyes in pixels", changed("eyepos", lambda e: e * 100 + 500), "h/syn.h5", "number 0 of behavior varies by .*, in session a by"),
+    Fault("eyes in pixels", changed("eyepos", lambda e: e * 100 + 500), "h/syn.h5", "number 0 of behavior varies by .*, but in session a by"),
     Fault("a unit under two numbers", columns(twice), "i/syn.h5", "/robs of cid 3 are those of cid 1"),
     Fault("a session twice", lambda _: arrays(0), "j/syn.h5", "1 file holds the same content as another file"),
     Fault("grey levels as fractions", changed("stim", lambda s: (s / 255).round().astype(np.uint8)), "k/syn.h5", "has grey levels of at most 1"),

@@ -54,7 +54,7 @@ TOLD = [
     Fault("a file twice", lambda c: {"values": cube("s0.h5")}, "signal/s2.h5", "holds? the same content as (another file|a training file)"),
 ]
 REFUSED = [
-    Fault("an axis turned with its cube", lambda c: {"values": c[:, ::-1], "freq": FREQ[::-1]}, "foreground/f1.h5", "in the other order"),
+    Fault("an axis turned with its cube", lambda c: {"values": c[:, ::-1], "freq": FREQ[::-1]}, "foreground/f1.h5", "in reverse order"),
     Fault("another band", lambda c: {"values": c, "freq": FREQ + 60}, "foreground/f2.h5", "160.000 to 175.000 MHz"),
     Fault("another instrument", lambda c: {"values": c[:3]}, "foreground/f3.h5", r"f3.h5 /vis is \[3,16,16\]"),
     Fault("another unit", lambda c: {"values": c * 1000, "unit": "mK"}, "signal/s1.h5", "signal/s1.h5 is in mK"),

@@ -131,7 +131,7 @@ DATASET_MENDS = [
     ("write source_rate and target_rate in Hz", "source_rate: 0", "source_rate: 200"),
     ("only the stimulus has lags; write …: 0", "robs: 2", "robs: 0"),
     ("write all lags from 0 on, in order", "stim: [1, 2]", "stim: [0, 1, 2]"),
-    ("raise datafilters' valid_nlags.n_lags: a window would reach into the trial before", "n_lags: 1}", "n_lags: 3}"),
+    ("raise datafilters' valid_nlags.n_lags, because otherwise a window would reach into the trial before", "n_lags: 1}", "n_lags: 3}"),
     ("… is made of … alone", "stim: {source: eyepos", "stim: {source: stim"),
     ("remove the operation", "{splitrelu: {}}, {pixelnorm", "{pixelnorm"),
     ("write a frequency in cycles per sample, such as 0.4", "f_0: 0}", "f_0: 0.4}"),

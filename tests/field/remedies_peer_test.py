@@ -254,7 +254,7 @@ class Pictures(RemedyTest):
                 in_train("15.5,First", "15.5,Second")),
             Row("give an image one score", in_train("p10.png,p11.png", "p08.png,p11.png"), in_train("p08.png,p11.png", "p10.png,p11.png")),
             Row("write a row for each pair", table("val.csv", PAIRS), table("val.csv", val + "p00.png,p12.png,0.5,12.5,Second\n")),
-            Row("give each image to one side: a network may know the images of its training by heart", nothing, table("val.csv", val)),
+            Row("put each image on one side only, because a network may remember its training images", nothing, table("val.csv", val)),
             Row("leave the image out……, set recipe.image_size, or recipe.resize=clip", lambda: tiny.save(self.folder / "elsewhere" / "p12.png"),
                 table("val.csv", PAIRS + "".join(val.splitlines(True)[2:])), says="leave the image out"),
         ], run)

@@ -63,7 +63,7 @@ NOT_HERE = {
         "set it between 0 and 1", "give it one", "lower data.batch_size, or raise data.max_buffer_bytes", "set it to auto, or from 0 to 1024",
         "release batches, or clone the tensors that are to be kept", "give it at least one", "set it to 1 or more", "lower it",
         "lower data.batch_size, or set data.drop_last=false",
-        "-1 takes all files", "choose a multiple: recipe.pad makes each chunk long enough, all of one length",
+        "-1 takes all files", "choose a multiple of recipe.split, because all chunks must have one length; recipe.pad only pads them to a multiple of 4",
         "each chunk is halved twice: choose a multiple, or set recipe.pad", "write its lower edge first",
         "…only autos are chosen: give --autos to keep them…choose others", "the files have …"],
 }

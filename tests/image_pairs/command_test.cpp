@@ -106,7 +106,7 @@ TEST_F(PairCommands, OptionsOfTablesAreCheckedAsTheKeysOfARun) {
   EXPECT_THAT(refused({"--pairs-from=labels.txt", "--theta=x"}), AllOf(HasSubstr("recipe.theta"), HasSubstr("flag --theta=x")));
   EXPECT_THAT(refused({"--pairs-from=labels.txt", "--folds=1", "--near-ratio=2"}),
               AllOf(HasSubstr("flag --folds=1"), HasSubstr("flag --near-ratio=2")));
-  EXPECT_THAT(refused({"--per-class=5"}), HasSubstr("--per-class is about the tables of --pairs-from"));
+  EXPECT_THAT(refused({"--per-class=5"}), HasSubstr("--per-class has an effect only with --pairs-from"));
   EXPECT_THAT(refused({"--clean=photographs", "--pairs-from=labels.txt"}), HasSubstr("--clean makes images"));
 }
 
@@ -115,7 +115,7 @@ TEST_F(PairCommands, ARankingReplacesNothingThatItReads) {
   for (const char* out : {"--out=./b.png", "--out=labels.csv"}) {
     const Result result = millrace({"rank", "--run=none", "a.png", "b.png", "--labels=labels.csv", out});
     EXPECT_EQ(result.exit_code, 2);
-    EXPECT_THAT(result.err, HasSubstr(" is a file that is read, and would be replaced\n  where    flag --out\n"));
+    EXPECT_THAT(result.err, HasSubstr(" is an input file, which the output would replace\n  where    flag --out\n"));
   }
 }
 

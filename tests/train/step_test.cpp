@@ -84,7 +84,8 @@ TEST(Step, AnEpochWithTooFewBatchesToAccumulateIsInThePlan) {
                        {"optim.lr_scaling_batch", 18}};
   const RunOutcome run = toys::run(toys::grouped_regression(), "", config);
   EXPECT_EQ(run.summary["steps"], 2);
-  EXPECT_EQ(planned(run, "optim.accumulate"), "3: not 8: an epoch has only 3 batches, and a step takes batches of one epoch");
+  EXPECT_EQ(planned(run, "optim.accumulate"),
+            "3: not 8, because an epoch has only 3 batches, and a step takes no batches of two epochs");
   EXPECT_EQ(planned(run, "optim.learning_rate"), "0.04: 0.02 x (36 / 18)");
   EXPECT_EQ(planned(toys::run(toys::grouped_regression(), "", few({{"train.max_steps", 2}})), "optim.accumulate"), "");
 }
@@ -94,7 +95,7 @@ TEST(Step, EpochsThatEndBeforeTheStepsThatAreAskedForAreInThePlan) {
       toys::run(toys::grouped_regression(), "", {{"train.epochs", 1}, {"train.max_steps", 100}, {"toy.rows", 12}});
   EXPECT_EQ(run.summary["steps"], 3);
   EXPECT_EQ(planned(run, "train.max_steps"),
-            "100: train.epochs=1 ends the run before, at step 3; with train.epochs=0 train.max_steps decides");
+            "100: not reached: train.epochs=1 ends the run at step 3. Set train.epochs=0 if train.max_steps is to decide");
   EXPECT_EQ(planned(toys::run(toys::grouped_regression(), "", few({{"train.max_steps", 2}})), "train.max_steps"), "");
 }
 
@@ -103,9 +104,9 @@ TEST(Step, AScheduleThatCanNotDoWhatItIsForIsInThePlan) {
       few({{"train.max_steps", 4}, {"optim.schedule", "cosine"}, {"optim.warmup_steps", 10}, {"optim.min_learning_rate", 0.1}});
   const RunOutcome run = toys::run(toys::grouped_regression(), "", config);
   EXPECT_EQ(planned(run, "optim.warmup_steps"),
-            "10: more than the steps of the run, 4: the learning rate ends at 0.008 and never reaches 0.02");
+            "10: the run has only 4 of these steps, so the learning rate ends at 0.008 and never reaches 0.02");
   EXPECT_EQ(planned(run, "optim.min_learning_rate"),
-            "0.1: above the learning rate, 0.02: the schedule can't lower the rate to it");
+            "0.1: above the learning rate (0.02), so the schedule can't lower the rate to this value");
   const RunOutcome sound = toys::run(toys::grouped_regression(), "",
                                      few({{"train.max_steps", 4}, {"optim.schedule", "cosine"}, {"optim.warmup_steps", 4}}));
   EXPECT_EQ(planned(sound, "optim.warmup_steps"), "");

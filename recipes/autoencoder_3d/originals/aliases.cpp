@@ -52,7 +52,7 @@ std::vector<config::Alias> aliases() {
   list.push_back({"model_dir", "run.parent", nullptr, kFile});
   list.push_back({"resume_ckpt", "train.resume", resume_of, "true = resume in the run folder"});
   list.push_back(accepted_text("data_base_dir", "npz_dir, npz_dir_train and npz_dir_val say where volumes are"));
-  list.push_back(accepted_text("output_dir", "encode and decode have --out"));
+  list.push_back(accepted_text("output_dir", "not used; give encode and decode their output with --out"));
   list.push_back(accepted_text("tfevent_path", "event files are in the run folder"));
 
   list.push_back({"lr", "optim.learning_rate", nullptr, ""});

@@ -163,7 +163,8 @@ void read_training(Json& keys, Json& tree, std::vector<std::string>& notices) {
   if (!keys.contains("lr_scheduler")) {
     keys["lr_scheduler"] = nullptr;
     notices.push_back(
-        "autoencoder_train has no lr_scheduler: the learning rate stays as it is; warmup_cosine is the recipe's own");
+        "autoencoder_train has no lr_scheduler, so the learning rate stays constant, as in the original; the recipe's own "
+        "default is warmup_cosine");
   }
   if (keys["lr_scheduler"] != Json("warmup_cosine")) tree["optim.warmup_steps"] = 0;
   if (const auto every = keys.find("val_interval"); every != keys.end()) tree["snapshot.every_epochs"] = *every;

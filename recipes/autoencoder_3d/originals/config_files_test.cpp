@@ -114,13 +114,13 @@ TEST_F(OriginalFiles, EnvironmentAndTrainingConfigBecomeKeys) {
   EXPECT_EQ(shared.train.validate_epochs, 4);
   EXPECT_EQ(shared.snapshot.every_epochs, 4);
   EXPECT_THAT(config.origins.at("optim.learning_rate"), EndsWith("original1.json:13"));
-  EXPECT_THAT(config.notices,
-              ElementsAre("data_base_dir: npz_dir, npz_dir_train and npz_dir_val say where volumes are",
-                          "output_dir: encode and decode have --out", "tfevent_path: event files are in the run folder",
-                          "diffusion_def: it belongs to stage 2, which this recipe does not have",
-                          "diffusion_train: it belongs to stage 2, which this recipe does not have",
-                          "NoiseScheduler: it belongs to stage 2, which this recipe does not have",
-                          "channel: neither Millrace nor the original reads it"));
+  EXPECT_THAT(config.notices, ElementsAre("data_base_dir: npz_dir, npz_dir_train and npz_dir_val say where volumes are",
+                                          "output_dir: not used; give encode and decode their output with --out",
+                                          "tfevent_path: event files are in the run folder",
+                                          "diffusion_def: it belongs to stage 2, which this recipe does not have",
+                                          "diffusion_train: it belongs to stage 2, which this recipe does not have",
+                                          "NoiseScheduler: it belongs to stage 2, which this recipe does not have",
+                                          "channel: neither Millrace nor the original reads it"));
 }
 
 TEST_F(OriginalFiles, WhatAFileIsSilentAboutIsWhatTheOriginalTook) {

@@ -70,8 +70,8 @@ class Converter {
     refuse_all(problems_);
     if (std::max(foreground_.axes.polarisations.size(), signal_.axes.polarisations.size()) > 1)
       add_notice("split",
-                 "each polarisation has files of its own, of the same sky and times: a run may train on one and validate with "
-                 "another; --pol chooses one");
+                 "each polarisation becomes separate files of the same sky and times, so a run may train on one polarisation and "
+                 "validate with another; --pol chooses a single one");
     if (wish_.made_signal_rms) make_signals();
     if (foreground_.written > 0 && signal_.written > 0) write_config(first.axes);
     return std::move(converted_);
@@ -149,7 +149,7 @@ class Converter {
       const auto has = static_cast<std::int64_t>(role->axes.times.size());
       if (has < length_)
         problems_.push_back(
-            {"the " + role->name + " has " + std::to_string(has) + " times, a file shall have " + std::to_string(length_),
+            {"the " + role->name + " has " + std::to_string(has) + " times, but a file needs " + std::to_string(length_),
              "--times-per-file", "give a smaller number"});
       else if (has % length_ != 0)
         add_notice("left out", "the last " + std::to_string(has % length_) + " of " + std::to_string(has) + " times of the " +
@@ -166,9 +166,9 @@ class Converter {
     if (at_once < all)
       add_notice("memory", "the " + role.name + " is read " + std::to_string((all + at_once - 1) / at_once) +
                                " times for each polarisation, " + with_commas(at_once) +
-                               " baselines at a time: the whole takes " +
-                               human_bytes(static_cast<double>(*element_count(role.axes.shape()) * kBytesOfAValue)) + ", " +
-                               human_bytes(static_cast<double>(memory)) + " are available");
+                               " baselines at a time, because all of it takes " +
+                               human_bytes(static_cast<double>(*element_count(role.axes.shape()) * kBytesOfAValue)) +
+                               " and only " + human_bytes(static_cast<double>(memory)) + " are available");
     return at_once;
   }
 
@@ -176,7 +176,7 @@ class Converter {
     for (std::size_t i = 0; i < twice.size(); ++i) {
       if (twice[i] == 0) continue;
       problems_.push_back({role.files[i].name() + ": " + with_commas(twice[i]) + " of its values of " +
-                               polarisation_name(polarisation) + " are also in a file before it, or twice in this one",
+                               polarisation_name(polarisation) + " are also in an earlier file, or twice in this file",
                            role.files[i].file->path().string(), "leave one of the two files out"});
     }
   }

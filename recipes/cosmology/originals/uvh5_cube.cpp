@@ -140,9 +140,9 @@ void check_rows(const Axes& axes, std::span<const Header> files, std::vector<Pro
   }
   const std::size_t all = axes.baselines.size() * axes.times.size();
   if (met.size() * kFewestRows >= all) return;
-  problems.push_back({"the files have " + with_commas(static_cast<std::int64_t>(met.size())) + " of the " +
-                          with_commas(static_cast<std::int64_t>(all)) + " rows that " + std::to_string(axes.baselines.size()) +
-                          " baselines at " + std::to_string(axes.times.size()) + " times have",
+  problems.push_back({"the files have only " + with_commas(static_cast<std::int64_t>(met.size())) + " of the " +
+                          with_commas(static_cast<std::int64_t>(all)) + " rows for " + std::to_string(axes.baselines.size()) +
+                          " baselines at each of " + std::to_string(axes.times.size()) + " times",
                       "/Header/ant_1_array, /Header/time_array",
                       "choose baselines (--baselines) that were observed together, or convert the files one by one"});
 }

@@ -151,7 +151,7 @@ TEST_F(Uvh5, AnyOrderOfRowsAndAntennasGivesTheSameValues) {
   std::reverse(other.freq_hz.begin(), other.freq_hz.end());
   std::reverse(other.times.begin(), other.times.end());
   const stdfs::path a = converted({.foreground = {made("a.uvh5", plain)}});
-  EXPECT_THAT(told_, HasSubstr("split: each polarisation has files of its own, of the same sky and times"));
+  EXPECT_THAT(told_, HasSubstr("split: each polarisation becomes separate files of the same sky and times"));
   const stdfs::path b = converted({.foreground = {made("b.uvh5", other)}});
   for (const std::int64_t pol : {-5, -7, -8}) {
     const std::string name = "foreground/" + polarisation_name(pol) + "-t0000.h5";
@@ -199,7 +199,7 @@ TEST_F(Uvh5, FilesJoinAlongEveryAxis) {
     EXPECT_EQ(vis_of(joined_up / name), values);
   }
   const std::string twice = refused({.foreground = {folder_ / "whole.uvh5", parts[0]}});
-  EXPECT_THAT(twice, HasSubstr("part0.uvh5: 12 of its values of yx are also in a file before it"));
+  EXPECT_THAT(twice, HasSubstr("part0.uvh5: 12 of its values of yx are also in an earlier file"));
   EXPECT_THAT(refused({.foreground = {parts.begin(), parts.end() - 1}}),
               HasSubstr("foreground xx: 2 of 45 values are in no file"));
 }
@@ -220,7 +220,8 @@ TEST_F(Uvh5, AFewBaselinesAtATimeMakeTheSameFiles) {
     little.memory = baselines * 5 * 3 * static_cast<std::uint64_t>(kBytesOfAValue);
     const stdfs::path piece_by_piece = converted(little);
     const std::string passes = baselines == 1 ? "4 times for each polarisation, 1" : "2 times for each polarisation, 3";
-    EXPECT_THAT(told_, HasSubstr("memory: the foreground is read " + passes + " baselines at a time: the whole takes 2.0 kB"));
+    EXPECT_THAT(told_,
+                HasSubstr("memory: the foreground is read " + passes + " baselines at a time, because all of it takes 2.0 kB"));
     EXPECT_THAT(told_, HasSubstr("memory: the signal is read "));
     std::string others;  // all other lines
     std::istringstream lines(told_);
@@ -244,7 +245,7 @@ TEST_F(Uvh5, AFewBaselinesAtATimeMakeTheSameFiles) {
     return refused({.foreground = {file, nan}, .signal = {nan, nan}, .flags = {.most = 0.1}, .memory = memory});
   };
   EXPECT_EQ(refusals(1), refusals(0));
-  EXPECT_THAT(refusals(1), HasSubstr("nan.uvh5: 45 of its values of xx are also in a file before it"));
+  EXPECT_THAT(refusals(1), HasSubstr("nan.uvh5: 45 of its values of xx are also in an earlier file"));
   EXPECT_THAT(refusals(1), HasSubstr("signal yx: 6 of 45 values are not finite and not flagged"));
 }
 
@@ -362,7 +363,8 @@ TEST_F(Uvh5, EveryMistakeOfADataSetComesAtOnce) {
     sparse.times = {2459000.0 + i};
     files.push_back(made("sparse" + std::to_string(i) + ".uvh5", sparse));
   }
-  EXPECT_THAT(refused({.foreground = files}), HasSubstr("the files have 20 of the 400 rows that 20 baselines at 20 times have"));
+  EXPECT_THAT(refused({.foreground = files}),
+              HasSubstr("the files have only 20 of the 400 rows for 20 baselines at each of 20 times"));
 }
 
 TEST_F(Uvh5, AFolderIsReadyToTrainOn) {
@@ -393,7 +395,7 @@ TEST_F(Uvh5, LengthsAreChosenSoThatTenFilesComeOfIt) {
   EXPECT_THAT(told_, HasSubstr("left out: the last 12 of 60 times of the foreground, too few for a file of 16"));
   EXPECT_THAT(told_, HasSubstr("foreground: 6 files of [3,5,16]"));
   EXPECT_THAT(refused({.foreground = {file}, .times_per_file = 61}),
-              HasSubstr("the foreground has 60 times, a file shall have 61"));
+              HasSubstr("the foreground has 60 times, but a file needs 61"));
 }
 
 TEST_F(Uvh5, TheCommandSaysWhatIsWrongWithItsWords) {

@@ -112,8 +112,9 @@ void refuse_other_kinds(const Json& config, const stdfs::path& file) {
   }
   for (const char* pattern : {"rank_pattern", "alpha_pattern"}) {
     if (config.contains(pattern) && !config[pattern].empty())
-      throw SnapshotError({"the adapters have different ranks or scales by " + std::string(pattern) + ", here all have the same",
-                           file.string(), "train adapters of one rank and one lora_alpha"});
+      throw SnapshotError(
+          {std::string(pattern) + " gives adapters different ranks or scales, but in Millrace all adapters have the same",
+           file.string(), "train adapters of one rank and one lora_alpha"});
   }
 }
 
@@ -295,7 +296,7 @@ std::string read_adapter(PairModel& model, const stdfs::path& from) {
   }
   for (auto& [name, value] : wanted) value.copy_(stored.at(name));
   return "adapter: " + std::to_string(wanted.size()) + " weights from " + file.string() +
-         (projector ? "" : "; it has no projector, which stays as it is");
+         (projector ? "" : "; the file has no projector, so the model's projector keeps its weights");
 }
 
 std::string merge_adapters(Fs& fs, const PairModel& model, const RecipeConfig& config, const stdfs::path& folder,

@@ -113,7 +113,7 @@ TEST_F(Adapters, AreReadUnderEarlierNamesAndWithoutAProjector) {
     tensors = earlier;
   });
   PairModel read(config_, 2, true), untouched(config_, 2, true);
-  EXPECT_THAT(read_adapter(read, folder_), HasSubstr("it has no projector"));
+  EXPECT_THAT(read_adapter(read, folder_), HasSubstr("the file has no projector"));
   EXPECT_TRUE(same(source_, read, Part::lora));
   EXPECT_TRUE(same(untouched, read, Part::projector));
 }

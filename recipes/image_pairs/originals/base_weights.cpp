@@ -209,9 +209,9 @@ class Loading {
   void refuse_few_bits(const Place& place) const {
     if (place.tensor->dtype != DType::u8 && place.tensor->dtype != DType::i8) return;
     const Counts counts = parameter_counts(config_);
-    throw refused("the weight " + quoted(place.tensor->name) + " is kept in 4 or 8 bits, the model takes 16 and 32",
+    throw refused("the weight " + quoted(place.tensor->name) + " is stored in 4 or 8 bits, but the model takes 16 or 32 bits",
                   place.file->path(),
-                  "give the weights before they were quantised: as bf16 tower and decoder take " +
+                  "give the weights that were not quantised yet; as bf16, tower and decoder take " +
                       human_bytes(2 * (counts.vision + counts.decoder)));
   }
 

@@ -234,7 +234,7 @@ TEST_F(BaseWeights, ThatDoNotFitAreNamedWithWhatIsThereAndWhatIsExpected) {
   EXPECT_THAT(changed([&](Tensors& t) {
                 t["language_model.model.layers.0.mlp.down_proj.weight"] = at::ones({192, 1}, at::kByte);
               }),
-              AllOf(HasSubstr("4 or 8 bits"), HasSubstr("as bf16 tower and decoder take")));
+              AllOf(HasSubstr("4 or 8 bits"), HasSubstr("as bf16, tower and decoder take")));
 }
 
 TEST_F(BaseWeights, OfFilesThatAreNotThereAreRefused) {

@@ -121,15 +121,16 @@ std::string take_scale(const Weights& file, bool has_positions, Decided& config)
   if (has_positions) {
     config.set("embedding_scale", false, std::string(kPositions) + " comes from a model that does not scale its embeddings");
     return std::string(kPositions) +
-           " comes from the original: recipe.embedding_scale is false, as there, and positions are computed anew";
+           " comes from the original, so recipe.embedding_scale is false, and positions are computed instead of read";
   }
   if (const auto scale = scale_in_metadata(file.values)) {
     config.set("embedding_scale", *scale, "the file's own metadata");
     return "";
   }
   if (config.is_set("embedding_scale") || config.value("positions") == "learned") return "";
-  return "the file does not say whether its embeddings are scaled: recipe.embedding_scale " +
-         config.value("embedding_scale").dump() + "; the original's are not (--recipe.embedding_scale=false)";
+  return "the file does not say whether its embeddings are scaled, so recipe.embedding_scale stays " +
+         config.value("embedding_scale").dump() +
+         "; for a file of the original, which does not scale them, give --recipe.embedding_scale=false";
 }
 
 // Takes the checkpoint's tokenizer if it works like Millrace's: four special tokens, then lower-case characters in order.

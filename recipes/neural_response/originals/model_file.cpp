@@ -31,7 +31,7 @@ class Section {
   std::string word(const std::string& key, const std::vector<std::string>& words, const std::string& next) {
     const Json& value = take(key);
     const std::string text = value.is_null() ? words.front() : text_of(value);
-    if (std::ranges::find(words, text) == words.end()) refuse(key, key + " " + text + " is not here", next);
+    if (std::ranges::find(words, text) == words.end()) refuse(key, key + " " + text + " is not supported", next);
     return text;
   }
   // Reads a number, or a list of equal numbers.
@@ -76,7 +76,7 @@ void read_adapter(Section part, Json& values) {
   Section own = part.inside("params");
   own.into(values, "grid_size", "recipe.adapter.grid_size");
   own.into(values, "init_sigma", "recipe.adapter.init_sigma");
-  own.word("transform", {"scale"}, "the only transform here is a scale");
+  own.word("transform", {"scale"}, "set it to scale, the only transform that Millrace has");
   own.finish();
   part.finish();
 }
@@ -86,7 +86,7 @@ void read_frontend(Section part, Json& values) {
   Section own = part.inside("params");
   own.into(values, "kernel_size", "recipe.frontend.kernel_size");
   own.into(values, "num_channels", "recipe.frontend.num_channels");
-  own.word("init_type", {"gaussian_derivatives"}, "the only initial values here are Gaussian derivatives");
+  own.word("init_type", {"gaussian_derivatives"}, "set it to gaussian_derivatives, the only initial values that Millrace has");
   for (const char* off : {"aa_signal", "bias", "split_MP", "use_weight_norm", "keep_unit_norm"})
     own.word(off, {"false", "False"}, "set it to false");
   own.word("causal", {"true", "True"}, "set it to true");
@@ -158,14 +158,15 @@ void read_modulator(Section part, Json& values) {
   own.ignore({"behavior_dim", "feature_dim"});  // these follow from the data and the core
   for (const char* key : {"hidden_dim", "beh_emb_dim", "kernel_size"})
     own.into(values, key, std::string("recipe.modulator.") + key);
-  own.word("concat_error", {"true", "True"}, "set it to true: here the error and the frame are always passed on together");
+  own.word("concat_error", {"true", "True"},
+           "set it to true, because Millrace always passes on the error together with the frame");
   for (const char* off : {"use_layer_norm", "learnable_h0", "use_depthwise", "use_grouped"})
     own.word(off, {"false", "False"}, "set it to false");
   Section encoder = own.inside("encoder_params");
-  encoder.word("type", {"mlp"}, "the only encoder here is an MLP");
+  encoder.word("type", {"mlp"}, "set it to mlp, the only encoder that Millrace has");
   const std::string activation = encoder.word("activation", {"gelu", "silu"}, "take gelu or silu");
   if (activation == "gelu" || activation == "silu") values["recipe.modulator.encoder_params.activation"] = activation;
-  encoder.word("bias", {"true", "True"}, "its layers have biases");
+  encoder.word("bias", {"true", "True"}, "set it to true, because the layers of Millrace's encoder have biases");
   for (const char* key : {"dims", "residual", "dropout", "last_layer_activation"})
     encoder.into(values, key, std::string("recipe.modulator.encoder_params.") + key);
   encoder.finish();

@@ -26,8 +26,8 @@ std::string words_of(double step, double expected, std::int64_t bin, std::int64_
   std::string what = "are no number";
   if (std::isfinite(step))
     what = step < 0 ? "go back by " + significant(-step, 3) + " s" : "step by " + significant(step, 3) + " s";
-  return what + " at bin " + std::to_string(bin) + ", in trial " + std::to_string(trial) + ", where " +
-         significant(expected * 1e3, 3) + " ms are a step";
+  return what + " at bin " + std::to_string(bin) + ", in trial " + std::to_string(trial) + ", where a step usually takes " +
+         significant(expected * 1e3, 3) + " ms";
 }
 
 }  // namespace

@@ -169,8 +169,9 @@ void note_transforms(const SessionFile& session, std::vector<std::string>& notic
       const auto* basis = std::get_if<op::TemporalBasis>(&operation);
       if (basis == nullptr || basis->bin_size_ms * session.target_rate == 1000.0) continue;
       const double real = 1000.0 / (session.target_rate * basis->bin_size_ms);
-      add_once(notices, "temporal_basis: a tap is a bin of " + fixed(1000.0 / session.target_rate, 2) + " ms, which it calls " +
-                            significant(basis->bin_size_ms, 3) + " ms, as the original does: its peaks from " +
+      add_once(notices, "temporal_basis: a bin lasts " + fixed(1000.0 / session.target_rate, 2) + " ms, but bin_size_ms says " +
+                            significant(basis->bin_size_ms, 3) +
+                            " ms, which is used as in the original, so that peaks given as " +
                             significant(basis->peak_range_ms[0], 3) + " to " + significant(basis->peak_range_ms[1], 3) +
                             " ms lie at " + significant(basis->peak_range_ms[0] * real, 3) + " to " +
                             significant(basis->peak_range_ms[1] * real, 3) + " ms");
@@ -303,9 +304,9 @@ class Reading {
     if (session.lags > session.filters.n_lags) {
       root.at("keys_lags")
           .at("stim")
-          .problem("the stimulus has " + std::to_string(session.lags) + " lags, filter valid_nlags looks back " +
+          .problem("the stimulus has " + std::to_string(session.lags) + " lags, but filter valid_nlags looks back only " +
                        std::to_string(session.filters.n_lags) + " bins",
-                   "raise datafilters' valid_nlags.n_lags: a window would reach into the trial before");
+                   "raise datafilters' valid_nlags.n_lags, because otherwise a window would reach into the trial before");
     }
     const bool has_stim = std::any_of(session.transforms.begin(), session.transforms.end(),
                                       [](const Transform& transform) { return transform.expose_as == "stim"; });

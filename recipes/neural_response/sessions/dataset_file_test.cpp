@@ -200,8 +200,8 @@ TEST_F(DatasetFileTest, FaultsHaveTheirTexts) {
            {"datafilters:\n  dfs:\n    ops: [{valid_lags: 32}]\n", "unknown filter \"valid_lags\"", 4,
             "did you mean \"valid_nlags\"?"},
            {"keys_lags: {stim: [0, 1, 2]}\ndatafilters: {dfs: {ops: [{valid_nlags: 2}]}}\n",
-            "the stimulus has 3 lags, filter valid_nlags looks back 2 bins", 2,
-            "raise datafilters' valid_nlags.n_lags: a window would reach into the trial before"},
+            "the stimulus has 3 lags, but filter valid_nlags looks back only 2 bins", 2,
+            "raise datafilters' valid_nlags.n_lags, because otherwise a window would reach into the trial before"},
            {"transforms: {s: {source: stim, expose_as: stim}, b: {source: eyepos, expose_as: behavior, concatenate: true}, c: "
             "{source: eyepos, expose_as: behavior, concatenate: true}}\n",
             "transforms \"b\" and \"c\" are on the same line", 2, "write each on a separate line, because their order counts"},

@@ -129,7 +129,7 @@ void look_at_behavior(const Sessions& sessions, std::vector<std::string>& notice
     for (std::size_t c = 0; c < spread.size(); ++c) {
       if (usual[c] == 0 || (spread[c] < kOtherSpread * usual[c] && spread[c] * kOtherSpread > usual[c])) continue;
       notices.push_back(short_name(*session->parts()[0].file) + ": number " + std::to_string(c) + " of behavior varies by " +
-                        significant(spread[c], 3) + ", in session " + first.name() + " by " + significant(usual[c], 3) +
+                        significant(spread[c], 3) + ", but in session " + first.name() + " by " + significant(usual[c], 3) +
                         ". Do both have the same unit?");
       break;
     }
@@ -143,7 +143,7 @@ void look_at_rates(const Sessions& sessions, std::vector<std::string>& notices) 
     if (session->target_rate() == first.target_rate()) continue;
     notices.push_back("session " + session->name() + " is read at " + significant(session->target_rate(), 5) + " Hz, session " +
                       first.name() + " at " + significant(first.target_rate(), 5) +
-                      ": the same lags and filters are other times there. Next: give all sessions one sampling.target_rate");
+                      ", so the same lags and filters span different times. Next: give all sessions one sampling.target_rate");
     return;
   }
 }

@@ -195,7 +195,7 @@ class SessionOpener {
     }
     if (!others.empty())
       notices_.push_back(short_name(file) + ": its attributes say " + joined(others, ", ") +
-                         "; Millrace goes by its place in the folders instead");
+                         "; Millrace ignores them and takes session and type from the file's path");
   }
 
   void check_source_rate(const hdf5::File& file, const hdf5::Attribute& attribute) const {
@@ -266,7 +266,8 @@ class SessionOpener {
     if (!seen.seams.empty()) {
       const auto more = static_cast<std::int64_t>(seen.seams.size()) - 1;
       notices_.push_back(short_name(file) + ": /t_bins " + seen.worst +
-                         (more > 0 ? "; such places: " + with_commas(more + 1) : "") + ". No window crosses such a place");
+                         (more > 0 ? ", the worst of " + with_commas(more + 1) + " irregular steps" : "") +
+                         ". No window crosses an irregular step");
     }
     return seen;
   }

@@ -154,11 +154,10 @@ TEST_F(SessionTest, AnotherRateThanTheFilesClockIsTold) {
   std::vector<double> seconds;
   for (std::int64_t t = 0; t < kBins; ++t) seconds.push_back(static_cast<double>(t) / 1000 + (t > 50 ? 7.0 : 0.0));
   file()->set("/t_bins", DType::f64, {kBins}, seconds);
-  EXPECT_THAT(
-      open().notices,
-      testing::IsSupersetOf(
-          {"a/backimage.h5: /t_bins are 1 ms apart, which is 1000 Hz, and sampling.source_rate is 240",
-           "a/backimage.h5: /t_bins step by 7 s at bin 51, in trial 12, where 1 ms are a step. No window crosses such a place"}));
+  EXPECT_THAT(open().notices,
+              testing::IsSupersetOf({"a/backimage.h5: /t_bins are 1 ms apart, which is 1000 Hz, and sampling.source_rate is 240",
+                                     "a/backimage.h5: /t_bins step by 7 s at bin 51, in trial 12, where a step usually takes 1 "
+                                     "ms. No window crosses an irregular step"}));
 }
 
 TEST_F(SessionTest, NoWindowReachesOverAPlaceWhereTheClockGoesBack) {
@@ -222,12 +221,13 @@ TEST_F(SessionTest, AttributesThatNameAnotherPlaceAreTold) {
   const hdf5::Attribute session{"session", std::string("a")}, type{"type", std::string("backimage")};
   EXPECT_EQ(notice_of({session, type}), usual);
   EXPECT_EQ(notice_of({session, {"type", std::string("gratings")}}).back(),
-            "a/backimage.h5: its attributes say type \"gratings\"; Millrace goes by its place in the folders instead");
+            "a/backimage.h5: its attributes say type \"gratings\"; Millrace ignores them and takes session and type from the "
+            "file's path");
   const std::vector<std::string> notices = notice_of({{"session", std::int64_t{7}}, {"type", {}, "an array of 2 elements"}});
   EXPECT_EQ(notices.size(), usual.size() + 1) << "one line for a file";
   EXPECT_EQ(notices.back(),
-            "a/backimage.h5: its attributes say session 7, type an array of 2 elements; Millrace goes by its place in the "
-            "folders instead");
+            "a/backimage.h5: its attributes say session 7, type an array of 2 elements; Millrace ignores them and takes session "
+            "and type from the file's path");
   file()->own_attributes = {.all = {}, .left_out = 0, .failure = "bad version number"};
   EXPECT_EQ(open().notices.back(), "a/backimage.h5: its attributes can't be read, and are left out: bad version number");
 }

@@ -83,13 +83,16 @@ void print_text(const runs::RunStory& story) {
     rows.push_back({"saved", story.saved_step ? "step " + with_commas(*story.saved_step) + ": the same command resumes from there"
                                               : "nothing was saved yet: the same command starts over"});
   }
-  rows.push_back({"time", story.accounts.empty() ? "its log has no accounts of time: an older run, or it wrote no log line"
-                                                 : human_duration(sum_of(story)) + ": " + runs::shares_text(story.accounts)});
+  rows.push_back(
+      {"time", story.accounts.empty()
+                   ? "its log has no accounts of time, because the run is by an older Millrace or ended before its first log line"
+                   : human_duration(sum_of(story)) + ": " + runs::shares_text(story.accounts)});
   add_ranks(story, rows);
   if (!story.blocks.empty()) rows.push_back({"blocks", "of forward and backward: " + printable(to_text(story.blocks))});
   print(table(rows));
   if (story.findings.is_null())
-    return print("no findings were recorded: an older run, one that ended too early, or log.doctor=false\n");
+    return print(
+        "no findings were recorded, because the run is by an older Millrace, ended too early, or had log.doctor=false\n");
   if (story.findings.empty()) return print(story.state.is_death ? "nothing else to mend\n" : "nothing to mend\n");
   constexpr std::size_t kMost = 3;
   for (std::size_t i = 0; i < std::min(story.findings.size(), kMost); ++i)

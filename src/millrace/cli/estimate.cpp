@@ -46,9 +46,9 @@ void print_estimate(const Json& result) {
     rows.push_back({"  with --" + one["setting"].get<std::string>(), bytes(one, "bytes") + ", nothing recomputed"});
   print(table(rows));
   const Json& account = result["account"];
-  print("  a run in all: " + bytes(account, "sum") + ", of that libraries " + bytes(account, "libraries") + ", scratch " +
+  print("  the whole run: " + bytes(account, "sum") + ", of which libraries " + bytes(account, "libraries") + ", scratch " +
         bytes(account, "scratch") + ", loader " + bytes(account, "loader") + ", cache " + bytes(account, "cache") +
-        ", a snapshot on its way " + bytes(account, "snapshot") + "\n");
+        ", a snapshot while it is written " + bytes(account, "snapshot") + "\n");
   if (result["blocks"].empty()) {
     print("the recipe names no blocks: nothing can be recomputed\n");
     return;

@@ -132,9 +132,8 @@ void check(const Options& options) {
     throw UsageError({"--rank " + std::to_string(options.node) + " of --nodes " + std::to_string(options.nodes), "command line",
                       "machines are counted from 0"});
   if (!options.slurm.empty() && (!options.at.empty() || options.node != 0))
-    throw UsageError({"a batch file determines the machines' numbers and their meeting point itself",
-                      options.at.empty() ? "flag --rank" : "flag --at",
-                      "leave it out: --slurm FILE --nproc 4 --nodes 2 train RECIPE"});
+    throw UsageError({"with --slurm the batch file sets --rank and --at itself", options.at.empty() ? "flag --rank" : "flag --at",
+                      "leave the flag out: --slurm FILE --nproc 4 --nodes 2 train RECIPE"});
   if (options.slurm.empty() && !options.sbatch.empty())
     throw UsageError({"--sbatch is for a batch file", "flag --sbatch", "name the file: --slurm job.sbatch"});
   if (options.slurm.empty() && options.nodes > 1 && options.at.find(':') == std::string::npos)

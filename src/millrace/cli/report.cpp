@@ -51,8 +51,8 @@ bool begins_as_a_page(const std::filesystem::path& file) {
 void refuse_other_file(const std::filesystem::path& file, const std::string& flag) {
   std::error_code ignored;
   if (!std::filesystem::exists(file, ignored) || begins_as_a_page(file)) return;
-  throw UsageError({"there is something else than a report at " + printable(file.string()) + ", which the page would replace",
-                    flag, "name another file with --out, or move this one away"});
+  throw UsageError({printable(file.string()) + " is not a report, and the page would replace it", flag,
+                    "name another file with --out, or move that file away"});
 }
 
 // A text that changes when a run has something new to show.

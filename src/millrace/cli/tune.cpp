@@ -87,8 +87,8 @@ Options take_options(Arguments& arguments) {
     arguments.problems().push_back({"a tuned config is YAML", "flag --out=" + options.out.string(), "let its name end in .yaml"});
   if (is_other_file(options.out))
     arguments.problems().push_back(
-        {"there is another file at " + printable(options.out.string()) + ", which the result would replace", "flag --out",
-         "name another file, or move this one away"});
+        {printable(options.out.string()) + " is not a config that tune wrote, and the result would replace it", "flag --out",
+         "name another file, or move that file away"});
   return options;
 }
 

@@ -41,8 +41,8 @@ Found fragmented(const Evidence& e) {
   const auto kept = static_cast<double>(e.memory.used), room = static_cast<double>(e.memory.room);
   if (!e.on_gpu || held <= 0 || kept < kKept * held || kept < kKeptPart * room) return std::nullopt;
   return set("the GPU's allocator keeps " + human_bytes(kept) + " of " + human_bytes(room) +
-                 ", and tensors never held more than " + human_bytes(held) +
-                 ": the rest consists of pieces that are too small to be used",
+                 ", but tensors never held more than " + human_bytes(held) +
+                 "; the rest is free memory in fragments that are too small to be used",
              "memory.cleanup_every", "1000", std::nullopt);
 }
 

@@ -27,7 +27,7 @@ TEST(Rules, AnAllocatorThatKeepsMuchMoreThanTensorsHeld) {
   e.on_gpu = true;
   const Finding finding = first(e, "fragmented");
   EXPECT_EQ(finding.key, "memory.cleanup_every");
-  EXPECT_THAT(finding.what, HasSubstr("keeps 14 GB of 16 GB, and tensors never held more than 8.0 GB"));
+  EXPECT_THAT(finding.what, HasSubstr("keeps 14 GB of 16 GB, but tensors never held more than 8.0 GB"));
   e.memory.most_held = 13'000'000'000;
   EXPECT_THAT(findings_of(e), IsEmpty()) << "a validation needed it";
   e.memory = {.used = 3'000'000'000, .room = 16'000'000'000, .step_peak = 1'000'000'000};

@@ -104,8 +104,8 @@ Found too_many_workers(const Evidence& e) {
   ScriptSettings settings = {{"data.workers", 0}};
   if (loader->persistent) settings.emplace_back("loader.persistent", false);
   return changed("reading in " + workers_text(loader->workers) + " costs more than it saves: steps wait for data " +
-                     percent(e.share(Phase::data_wait)) + " of the time, and the loop itself would read all of it in " +
-                     percent(std::max(0.0, without - work_seconds(e)) / loop) + " of it",
+                     percent(e.share(Phase::data_wait)) + " of the time, but the loop itself could read the same data in " +
+                     percent(std::max(0.0, without - work_seconds(e)) / loop) + " of the time",
                  change_of(*e.script, settings), loader->where, gain_of(gain, 0.25));
 }
 

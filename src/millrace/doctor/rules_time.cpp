@@ -232,9 +232,10 @@ Found copy_bound(const Evidence& e) {
   return Finding{.id = {},
                  .what = "copying batches to the device takes " + percent(share) + " of the time" +
                          (e.copied_floats ? ", " + percent(floats) + " of their bytes are floats" : ""),
-                 .remedy = can_shrink ? "send fewer bytes: fields as they are stored (uint8, fp16), made floats in prepare(); or "
-                                        "smaller crops"
-                                      : "smaller crops, or fields that no step needs left out",
+                 .remedy = can_shrink
+                               ? "send fewer bytes: give fields as they are stored (uint8, fp16) and convert them to floats in "
+                                 "prepare(), or use smaller crops"
+                               : "use smaller crops, or leave out fields that no step needs",
                  .key = {},
                  .value = {},
                  .gain = floats > 0 ? std::optional(gain_of(share * kCopyLess * floats, 0.5)) : std::nullopt};

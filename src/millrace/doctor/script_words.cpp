@@ -49,7 +49,8 @@ constexpr std::array kScriptRules = {
     ScriptRule{"rebuilt_tensors", "make them once, in the module's __init__, and register them as buffers"},
     ScriptRule{"not_pinned"},
     ScriptRule{"copy_bound",
-               "send fewer bytes: fields as they are stored (uint8, fp16), made floats on the device; or smaller crops"},
+               "send fewer bytes: copy fields as they are stored (uint8, fp16) and convert them to floats on the device, or use "
+               "smaller crops"},
     ScriptRule{"item_in_loop"},
     ScriptRule{"host_wait", "keep values on the device (no item(), no comparison in an if), and read them every few steps"},
     ScriptRule{"wrong_device"},
@@ -68,8 +69,9 @@ constexpr std::array kScriptRules = {
                "larger batches (tune the learning rate with them), and fewer, larger operations: torch.compile(model)"},
     ScriptRule{"gpu_held_back"},
     ScriptRule{"clock_throttled"},
-    ScriptRule{"unaccounted",
-               "it passes outside of loader, forward, backward and optimiser: torch.profiler or py-spy shows the lines"},
+    ScriptRule{
+        "unaccounted",
+        "this time is spent outside of loader, forward, backward and optimiser; torch.profiler or py-spy shows in which lines"},
 };
 
 const ScriptRule* script_rule(std::string_view id) noexcept {

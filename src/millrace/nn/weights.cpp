@@ -236,7 +236,7 @@ std::vector<std::string> notice_of(const Names& wanted, const Problems& problems
   }
   std::vector<std::string> notices;
   if (!words.empty())
-    notices.push_back("wrappers' additions to the weights' names are ignored: " +
+    notices.push_back("these parts of the file's weight names are ignored (wrappers such as torch.compile add them): " +
                       joined(words, ", ", [](const std::string& word) { return quoted(word); }));
   for (const auto& [types, count] : converted)
     notices.push_back(std::to_string(count) + (count == 1 ? " tensor" : " tensors") + " of " + types.first + " became " +

@@ -103,8 +103,9 @@ TEST(LoadWeights, NamesOfLightningDdpAndCompileArePassedOver) {
   }
   write("w.pt", sound("model."));
   Net net;
-  EXPECT_THAT(load_weights(*net, "w.pt").notices,
-              ElementsAre("wrappers' additions to the weights' names are ignored: \"model.\""));
+  EXPECT_THAT(
+      load_weights(*net, "w.pt").notices,
+      ElementsAre("these parts of the file's weight names are ignored (wrappers such as torch.compile add them): \"model.\""));
 }
 
 TEST(LoadWeights, APartIsChosenByItsPrefixAlsoBehindAWrapper) {

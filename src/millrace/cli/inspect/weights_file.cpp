@@ -21,7 +21,7 @@ std::filesystem::path take_target(Arguments& arguments, const std::string& comma
 void refuse_same_file(const std::filesystem::path& from, const std::filesystem::path& to, const std::string& flag) {
   std::error_code ignored;
   if (!std::filesystem::equivalent(from, to, ignored)) return;
-  throw UsageError({to.string() + " is the file that is read, and would be replaced", "flag " + flag, "give another name"});
+  throw UsageError({to.string() + " is the input file, which the output would replace", "flag " + flag, "give another name"});
 }
 
 void write_weights(const std::filesystem::path& to, const Tensors& tensors, const WeightsFile& about, bool json) {

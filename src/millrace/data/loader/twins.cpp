@@ -69,11 +69,11 @@ std::vector<std::string> same_sources(const std::vector<Dataset>& training, cons
     for (const Dataset& there : training) {
       const Source &a = *here.source, &b = *there.source;
       if (a.size() != b.size() || a.size() == 0 || !a.stamps().empty() || a.fingerprint() != b.fingerprint()) continue;
-      lines.push_back(
-          "the validation" + (here.name.empty() ? "" : " \"" + here.name + "\"") + " has the " + std::to_string(a.size()) +
-          " samples of the training" + (there.name.empty() ? "" : " \"" + there.name + "\"") +
-          ", as equal fingerprints show: the model has seen all samples that it is judged by (does data() look at the split? "
-          "if the samples differ, fingerprint() must differ too)");
+      lines.push_back("the validation" + (here.name.empty() ? "" : " \"" + here.name + "\"") + " has the " +
+                      std::to_string(a.size()) + " samples of the training" +
+                      (there.name.empty() ? "" : " \"" + there.name + "\"") +
+                      " (their fingerprints are equal), so the model has seen all samples with which it is validated. Does "
+                      "data() look at the split? If the samples differ, fingerprint() must differ too");
       break;
     }
   }

@@ -147,7 +147,7 @@ class Table {
       const std::string_view cell = trimmed(row_[place]);
       if (cell.find_first_not_of("+-0123456789") == std::string_view::npos) {
         rounded_ = "column " + shown(header_[place]) + " is rounded to 32-bit floats: " + std::string(cell) + " becomes " +
-                   fixed(static_cast<double>(result), 0) + ", which a field of whole numbers would keep";
+                   fixed(static_cast<double>(result), 0) + "; a field of whole numbers would keep the number exactly";
       }
     }
     return result;

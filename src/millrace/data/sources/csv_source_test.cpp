@@ -131,8 +131,8 @@ TEST_F(CsvSourceTest, NumbersThatFloatsDoNotHoldAreSaid) {
     return CsvSource(put("t.csv", table), {{.name = "x", .dtype = dtype}}).read_as();
   };
   EXPECT_EQ(words("x\n16777216\n16777217\n16777219\n", DType::f32),
-            "3 rows of 1 column; column \"x\" is rounded to 32-bit floats: 16777217 becomes 16777216, which a field of whole "
-            "numbers would keep");
+            "3 rows of 1 column; column \"x\" is rounded to 32-bit floats: 16777217 becomes 16777216; a field of whole numbers "
+            "would keep the number exactly");
   EXPECT_EQ(words("x\n16777217\n", DType::i64), "1 row of 1 column");
   EXPECT_EQ(words("x\n0.1\n6.02e23\nnan\n", DType::f32), "3 rows of 1 column");
 }

@@ -125,7 +125,7 @@ TEST(PipelineJson, files_that_are_named_twice_are_noted) {
   std::vector<std::string> lines;
   (void)pipeline_from(Json::parse(R"({"kind": "images", "files": ["twice/*.png", "twice/2.png"]})"),
                       {.folder = "", .notices = &lines});
-  EXPECT_THAT(lines, testing::ElementsAre(HasSubstr("1 of 3 files are named before")));
+  EXPECT_THAT(lines, testing::ElementsAre(HasSubstr("1 of 3 files are named twice")));
 }
 
 TEST(PipelineJson, mistakes_name_their_place) {

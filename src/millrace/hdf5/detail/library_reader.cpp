@@ -54,7 +54,11 @@ void LibraryReader::ask(const InputFile& file, std::string_view name, const Shap
                      .where = quoted(file.path().string()),
                      .next = "the file is damaged, or needs a newer HDF5 library: write it again with h5repack"});
   }
-  const std::string how = alive ? "gave an answer of another size" : process_->how_it_ended();
+  std::string how = "sent an answer that could not be understood";
+  if (!alive)
+    how = process_->how_it_ended();
+  else if (kind == Answer::ok && *size != out.size() + 1)
+    how = "sent " + std::to_string(*size - 1) + " bytes, expected " + std::to_string(out.size());
   process_.reset();
   const bool was_killed = how.starts_with("ended by signal 9 ");  // by the system, because memory ran out, or by how_it_ended()
   throw DataError({.what = label + ": the HDF5 library failed while reading it: its process " + how,

@@ -48,14 +48,14 @@ std::vector<IdleSetting> idle_settings(const ObjectiveStep& objective, const Loa
   const std::int64_t length = (steps + of_unit - 1) / of_unit;
   if (steps > 0 && used.warmup_steps > length && used.schedule != ScheduleKind::one_cycle) {
     idle.push_back({"optim.warmup_steps", std::to_string(used.warmup_steps),
-                    std::string("more than the ") + (by_epoch ? "epochs" : "steps") + " of the run, " + with_commas(length) +
-                        ": the learning rate ends at " + significant(objective.learning_rate_at(steps - 1, steps), 3) +
+                    std::string("the run has only ") + with_commas(length) + " of these " + (by_epoch ? "epochs" : "steps") +
+                        ", so the learning rate ends at " + significant(objective.learning_rate_at(steps - 1, steps), 3) +
                         " and never reaches " + significant(used.learning_rate, 3)});
   }
   if (used.min_learning_rate > used.learning_rate && used.schedule != ScheduleKind::constant) {
-    idle.push_back(
-        {"optim.min_learning_rate", significant(used.min_learning_rate, 3),
-         "above the learning rate, " + significant(used.learning_rate, 3) + ": the schedule can't lower the rate to it"});
+    idle.push_back({"optim.min_learning_rate", significant(used.min_learning_rate, 3),
+                    "above the learning rate (" + significant(used.learning_rate, 3) +
+                        "), so the schedule can't lower the rate to this value"});
   }
   return idle;
 }

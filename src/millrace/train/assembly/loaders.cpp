@@ -41,13 +41,13 @@ Loaders::Loaders(RunSetup& setup, Recipe& recipe, std::function<void(const std::
   const optim::OptimConfig& optim = setup_.config().optim;
   if (const std::int64_t batches = batches_per_step(optim, *training_); batches < optim.accumulate)
     setup_.choose("optim.accumulate", std::to_string(batches),
-                  "not " + with_commas(optim.accumulate) + ": an epoch has only " + with_commas(batches) +
-                      (batches == 1 ? " batch" : " batches") + ", and a step takes batches of one epoch");
+                  "not " + with_commas(optim.accumulate) + ", because an epoch has only " + with_commas(batches) +
+                      (batches == 1 ? " batch" : " batches") + ", and a step takes no batches of two epochs");
   const TrainConfig& train = setup_.config().train;
   if (const std::int64_t by_epochs = train.epochs * steps_per_epoch(); train.epochs > 0 && by_epochs < train.max_steps)
     setup_.choose("train.max_steps", std::to_string(train.max_steps),
-                  "train.epochs=" + std::to_string(train.epochs) + " ends the run before, at step " + with_commas(by_epochs) +
-                      "; with train.epochs=0 train.max_steps decides");
+                  "not reached: train.epochs=" + std::to_string(train.epochs) + " ends the run at step " +
+                      with_commas(by_epochs) + ". Set train.epochs=0 if train.max_steps is to decide");
   if (!held_out.datasets.empty()) {
     options = setup_.loader_options(held_out, Split::validation);
     options.note = [](const std::string&) {};

@@ -144,8 +144,9 @@ MemoryChoice try_memory(Stepper& stepper, const Batch& batch, const MemoryConfig
   const memory::Planner::RecomputePlan plan = confirmed(stepper, batch, planner, budget, with_gradients);
   choice.recompute = Recompute(plan.blocks);
   choice.value = joined(plan.blocks);
-  choice.reason = "a step takes " + bytes_text(plan.predicted_bytes) + " of the budget's " + bytes_text(budget) + ", " +
-                  bytes_text(planner.plain_bytes()) + " without; recomputing costs " + fixed(plan.extra_ms, 1) + " ms";
+  choice.reason = "a step takes " + bytes_text(plan.predicted_bytes) + " of the budget of " + bytes_text(budget) +
+                  ", and would take " + bytes_text(planner.plain_bytes()) + " without recompute, which costs " +
+                  fixed(plan.extra_ms, 1) + " ms";
   if (!plan.fits) {
     choice.reason += "; recompute can't save more" + (plan.peak_in.empty() ? "" : ", the peak is " + plan.peak_in) + ": ";
     if (const auto smaller = micro_batches_that_fit(stepper, batch, budget)) {

@@ -37,7 +37,7 @@ std::string pass_over_wrappers(Tensors& all, const Wanted& wanted) {
     prefixes.insert(found[0].ends_with(name) ? found[0].substr(0, found[0].size() - name.size()) : found[0] + " for " + name);
   }
   prefixes.erase("");
-  std::string notice = "wrappers' additions to the weights' names are ignored: ";
+  std::string notice = "these parts of the file's weight names are ignored (wrappers such as torch.compile add them): ";
   constexpr std::size_t kShown = 3;
   std::size_t shown = 0;
   for (const std::string& prefix : prefixes) {

@@ -70,7 +70,8 @@ config::Resolved config_of_run(Fs& fs, const Entry& entry, const std::filesystem
 void adopt_file(const Entry& entry, Weights& weights, config::Resolved& config, telemetry::Console& console) {
   if (const std::string part = take_state_dict(weights); !part.empty()) weights.which += ", its " + part;
   if (const std::string words = take_common_wrappers(weights.models["model"]); !words.empty())
-    console.notice("a wrapper's prefix of all weight names is ignored: " + quoted(words));
+    console.notice("this prefix of all weight names in the file is ignored (wrappers such as torch.compile add it): " +
+                   quoted(words));
   if (!entry.adopt_weights) return;
   for (const std::string& line : entry.adopt_weights(weights, config)) console.notice(line);
 }

@@ -116,7 +116,8 @@ bool agree(const Numbers& a, const Numbers& b, const Tolerance& tolerance) {
   });
 }
 
-constexpr const char* kWayOut = "; a loss that compares rows with each other says so in Objective::whole_batch";
+constexpr const char* kWayOut =
+    "; if the loss compares rows with each other on purpose, give the reason in Objective::whole_batch";
 
 // Says what to change in a loss if its halves give the numbers `first` and `second`.
 std::string remedy(const TermNumbers& whole, const TermNumbers& first, const TermNumbers& second) {
@@ -182,10 +183,11 @@ void compare_outputs(const std::string& objective, const Loss& whole, const Loss
     if (halves.sizes() != values.sizes() || values.numel() == 0) continue;
     const auto largest = values.abs().max().item<double>(), difference = (values - halves).abs().max().item<double>();
     if (!std::isfinite(largest) || !(difference > tolerance * largest)) continue;
-    warnings.push_back("output " + quoted(name) + " of objective " + quoted(objective) +
-                       ": a row depends on the other rows of its batch in evaluation mode, by " + percent(difference / largest) +
-                       " of the largest value; predict and eval then give other numbers for other batches (a norm that takes the "
-                       "statistics of the batch, a mean over dimension 0?)");
+    warnings.push_back(
+        "output " + quoted(name) + " of objective " + quoted(objective) +
+        ": a row depends on the other rows of its batch in evaluation mode, by " + percent(difference / largest) +
+        " of the largest value, so predict and eval give different numbers for a row in different batches. Look for a "
+        "norm that takes the statistics of the batch, or a mean over dimension 0");
   }
 }
 
@@ -232,9 +234,10 @@ LossCheck check_adds_up(Stepper& stepper, const Batch& batch, const StepResult& 
       if (!draws()) throw;
       const std::string loss = "the loss of objective " + quoted(stepper.objective_name(i));
       left_out.push_back(loss + ", which draws random numbers");
-      check.warnings.push_back(loss +
-                               " draws random numbers in evaluation mode: ask is_training() before a dropout; draw what a "
-                               "validation needs for each row in prepare() (nn::normal_rows)");
+      check.warnings.push_back(
+          loss +
+          " draws random numbers in evaluation mode: call is_training() before a dropout, and draw the random "
+          "numbers of a validation in prepare(), for each row (nn::normal_rows)");
     }
   }
   return check;

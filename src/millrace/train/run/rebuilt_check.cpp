@@ -90,7 +90,8 @@ bool same_fields(const Batch& a, const Batch& b) {
          std::equal(a.groups().begin(), a.groups().end(), b.groups().begin(), of_groups);
 }
 
-// "loss: sum 3.1 of 8 in the run, 5.2 of 8 rebuilt" for the first term that differs; "" = all are the same.
+// "the loss of objective … is 3.1 in the run and 5.2 in a model loaded from the snapshot" for the first term that differs; "" =
+// all are the same.
 std::string difference(const Stepper& stepper, const StepResult& run, const StepResult& again) {
   const bool on_cpu = stepper.device().is_cpu();
   for (std::size_t i = 0; i < run.losses.size(); ++i) {
@@ -98,14 +99,15 @@ std::string difference(const Stepper& stepper, const StepResult& run, const Step
     const std::string name = "the loss of objective " + quoted(stepper.objective_name(i));
     if (terms.size() != others.size())
       return name + " has " + std::to_string(terms.size()) + " terms in the run and " + std::to_string(others.size()) +
-             " rebuilt";
+             " in a model loaded from the snapshot";
     for (std::size_t k = 0; k < terms.size(); ++k) {
       const auto value = [](const LossTerm& term) { return std::pair(term.sum.item<double>(), term.count.item<double>()); };
       const auto [sum, count] = value(terms[k]);
       const auto [other_sum, other_count] = value(others[k]);
       if (same(sum, other_sum, on_cpu) && same(count, other_count, on_cpu)) continue;
       return name + (terms[k].name.empty() ? "" : ", term " + quoted(terms[k].name) + ",") + " is " +
-             significant(sum / count, 9) + " in the run and " + significant(other_sum / other_count, 9) + " rebuilt";
+             significant(sum / count, 9) + " in the run and " + significant(other_sum / other_count, 9) +
+             " in a model loaded from the snapshot";
     }
   }
   return "";

@@ -261,8 +261,8 @@ void rehearse_training(Assembly& assembly, Rehearsal& rehearsal) {
          rehearsal);
   if (const auto& names = rehearsed.in_no_objective; !names.empty())
     warn(parameters_that(names, "is", "are") + " in no objective and will not learn: " + listed(names) +
-             " (left out of Objective::parameters, or made in a forward pass instead of the constructor? "
-             "weights that must not change: set_requires_grad(false))",
+             ". Are they missing in Objective::parameters, or made in a forward pass instead of the constructor? "
+             "If they must not change, call set_requires_grad(false) on them",
          rehearsal);
 }
 
@@ -275,8 +275,8 @@ void refuse_names_of_losses(const Json& losses, const Json& all) {
     const auto now = std::ranges::find_if(all.at("entries"), is_it);
     if (now == all.at("entries").end() || now->dump() == loss.dump()) continue;  // as text, because NaN is not equal to NaN
     throw RecipeError({"metric " + quoted(loss.at("name").get<std::string>()) +
-                           " has the name of a loss that the trainer measures itself: both would be one mean",
-                       "Recipe::measure() or end_validation()", "leave it out, or give it another name"});
+                           " has the name of a loss that the trainer measures itself, so both would be averaged together",
+                       "Recipe::measure() or end_validation()", "leave the metric out, or give it another name"});
   }
 }
 

@@ -80,8 +80,8 @@ std::string check_batch_repeats(const Assembly& assembly, Split split, const Bat
          " again: a resumed run would not continue as this one does, and no run can be repeated. " +
          (by_source
               ? "Take random numbers in read() from its argument `random` (SampleRandom of generate() and map())"
-              : "Key random numbers in prepare() by batch.epoch() and the positions of the rows: nn::normal_rows, Philox of "
-                "make_key()") +
+              : "Derive random numbers in prepare() from batch.epoch() and the positions of the rows (nn::normal_rows, Philox of "
+                "make_key())") +
          ", not from a generator with a state";
 }
 
@@ -98,8 +98,8 @@ std::string check_metrics_repeat(Recipe& recipe, const Batch& batch, const StepR
     const auto found = std::ranges::find_if(entries, same_name);
     if (found != entries.end() && same(*found, entry)) continue;
     return "metric " + quoted(entry.at("name").get<std::string>()) + " has another value when " + to_text(batch.origin()) +
-           " is measured again, as in the next validation: forget in begin_validation() what measure() kept, and key the random "
-           "numbers of measure()";
+           " is measured again, as in the next validation: reset in begin_validation() what measure() has stored, and derive the "
+           "random numbers of measure() from the batch's epoch and positions";
   }
   return "";
 }

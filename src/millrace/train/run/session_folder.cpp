@@ -135,8 +135,9 @@ void Session::find_snapshot() {
   if (!request_.fresh) {
     resumed_ = newest(folder);
     if (!resumed_ && !names_a_path && !snapshot::list(fs, folder).empty()) {
-      console().warning("no snapshot in " + folder.string() + " can be used, so the run begins again at step 0 and its tables " +
-                        "lose the earlier rows: stop it if the snapshots can be repaired, or only can't be read at the moment");
+      console().warning(
+          "no snapshot in " + folder.string() + " can be used, so the run begins again at step 0 and its tables " +
+          "lose the earlier rows. Stop the run if the snapshots can be repaired, or if they are unreadable only for the moment");
     }
     const std::string& folder_of_paths = folder_->record().started_in;
     if (!names_a_path || (resumed_ && leads_to(resume_of(resumed_->content.config), resume, folder_of_paths))) return;

@@ -456,8 +456,8 @@ StepResult StepGraph::compared(Recorded& recorded, const Batch& batch) {
     const double graph = both[0][i].item<double>(), step = both[1][i].item<double>();
     if (are_equal(graph, step)) continue;
     const std::string what = i < std::ssize(itself.losses) ? "the loss" : "the gradient's norm";
-    give_up(what + " of a replayed step was " + significant(graph, 6) + ", of the step itself " + significant(step, 6) +
-            ": it depends on something that changes on the host");
+    give_up(what + " of a replayed step was " + significant(graph, 6) + ", but " + significant(step, 6) +
+            " in the same step without the recording, so it depends on something that changes on the host");
     break;
   }
   return itself;
@@ -491,7 +491,7 @@ void StepGraph::settle_when_timed() {
   };
   const double eager = step_ms(eager_clock_), graph = step_ms(graph_clock_);
   const std::string both =
-      significant(graph, 3) + " ms a step as graphs, " + significant(eager, 3) + " ms launched piece by piece";
+      significant(graph, 3) + " ms a step as graphs, " + significant(eager, 3) + " ms launched operation by operation";
   if (graph > kWorthIt * eager) return give_up(both);
   choice_ = {true, both};
   is_final_ = true;

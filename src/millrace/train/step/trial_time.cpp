@@ -23,8 +23,9 @@ void TrialTime::begin_step() const {
 void TrialTime::made_step(double seconds) { step_s_ = step_s_ > 0 ? std::min(step_s_, seconds) : seconds; }
 
 std::string TrialTime::reason() const {
-  return "trials were given up after " + human_duration(clock_() - began_) + ": they may take " + percent(kShare) +
-         " of the run's " + human_duration(steps_ * step_s_) + ", and " + human_duration(kAlways) + " in any case";
+  return "trials were given up after " + human_duration(clock_() - began_) + ", because they may take at most " +
+         percent(kShare) + " of the run's " + human_duration(steps_ * step_s_) + ", or " + human_duration(kAlways) +
+         " if that is more";
 }
 
 }  // namespace millrace

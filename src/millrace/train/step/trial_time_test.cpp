@@ -33,7 +33,8 @@ TEST_F(TrialTimeTest, AllowsThirtySecondsToAnyRun) {
   EXPECT_NO_THROW(time.begin_step());
   now_ += 0.4;
   EXPECT_THROW(time.begin_step(), TrialsGivenUp) << "the step would end at 30.4 s";
-  EXPECT_EQ(time.reason(), "trials were given up after 26 s: they may take 10 % of the run's 40 s, and 30 s in any case");
+  EXPECT_EQ(time.reason(),
+            "trials were given up after 26 s, because they may take at most 10 % of the run's 40 s, or 30 s if that is more");
 }
 
 TEST_F(TrialTimeTest, AllowsATenthOfALongRunByItsFastestStep) {

@@ -128,7 +128,8 @@ std::vector<std::string> notices_of_signs(const std::vector<TextSigns>& all, con
   add(&TextSigns::is_markup, true, "is HTML or XML: its tags are learned as text");
   add(&TextSigns::is_json, true, "is JSON, an object on each line: names and quotes are learned as text");
   add(&TextSigns::ends_lines_by_two, false,
-      "ends its lines with carriage return and line feed, other sources do not: the returns are learned as characters");
+      "ends its lines with carriage return and line feed, unlike other sources, so the carriage returns are learned as "
+      "characters");
   for (std::size_t i = 0; i < all.size(); ++i)
     for (const std::string& line : all[i].lines()) notices.push_back(labels[i] + " " + line);
   return notices;

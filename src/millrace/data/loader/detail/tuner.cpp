@@ -58,8 +58,8 @@ std::optional<Change> Tuner::look(const Stages& now, const Measured& measured) {
   if (rate_before_ > 0 && rate < kWorse * rate_before_ && waiting > kTolerated && now.readers > before_.readers &&
       before_.readers > 0 && share_of_cpu(measured) > kComputes) {
     Change back{{before_.readers, now.ahead},
-                counted(before_.readers) + " again: " + std::to_string(now.readers) + " gave " + percent(rate / rate_before_) +
-                    " of the rate"};
+                counted(before_.readers) + " again, because with " + std::to_string(now.readers) + " the rate was " +
+                    percent(rate / rate_before_) + " of that before"};
     rate_before_ = 0;
     settled_ = true;
     return back;
@@ -67,8 +67,8 @@ std::optional<Change> Tuner::look(const Stages& now, const Measured& measured) {
   const double before = std::exchange(rate_before_, 0.0);
   if (waiting < kTolerated) return std::nullopt;
   if (before > 0 && rate < kBetter * before && now.readers == before_.readers && now.ahead > before_.ahead) {
-    Change back{before_, std::to_string(before_.ahead) + " batches ahead again: " + std::to_string(now.ahead) + " gave " +
-                             percent(rate / before) + " of the rate"};
+    Change back{before_, std::to_string(before_.ahead) + " batches ahead again, because with " + std::to_string(now.ahead) +
+                             " the rate was " + percent(rate / before) + " of that before"};
     ahead_settled_ = true;
     return back;
   }

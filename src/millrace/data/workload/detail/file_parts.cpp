@@ -260,8 +260,9 @@ std::vector<fs::path> files_of(const Part& part, const std::vector<std::string>&
   std::ranges::sort(sorted);
   const auto repeated = static_cast<std::int64_t>(sorted.end() - std::unique(sorted.begin(), sorted.end()));
   if (repeated > 0 && part.input.notices != nullptr) {
-    part.input.notices->push_back(with_commas(repeated) + " of " + with_commas(std::ssize(found)) +
-                                  " files are named before, as by a pattern and by name: their samples come more than once");
+    part.input.notices->push_back(
+        with_commas(repeated) + " of " + with_commas(std::ssize(found)) +
+        " files are named twice, for example by a pattern and by name, so their samples come more than once");
   }
   return found;
 }

@@ -106,9 +106,9 @@ void Recovery::warn_of_smaller_steps(const Attempt& tried) const {
   const std::vector<SmallerStep> steps = smaller_steps(fixed, fixed + in_one, widest_group_, recipe_.facts().shrinks);
   if (steps.empty()) return;
   warn(tried,
-       "a step holds " + human_bytes(static_cast<double>(peak)) + " of tensors now, " +
+       "a step holds " + human_bytes(static_cast<double>(peak)) + " of tensors now, and would hold " +
            human_bytes(static_cast<double>(fixed + in_one)) +
-           " if its batch went through at once; with less memory, without micro-batches: " + to_text(steps),
+           " without micro-batches; settings that need less memory, also without micro-batches: " + to_text(steps),
        {{"peak_bytes", peak}, {"whole_bytes", fixed + in_one}});
 }
 

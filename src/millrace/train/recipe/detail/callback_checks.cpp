@@ -67,10 +67,10 @@ void check_term(const LossTerm& term, bool training) {
 
 void check_picture(const Picture& picture) {
   const std::string who = "picture " + quoted(picture.name);
-  const std::string file = "its file is pictures/NAME.png";
-  if (picture.name.empty()) refuse("a picture has no name", "name it: " + file);
+  const std::string file = "because it is saved as pictures/NAME.png";
+  if (picture.name.empty()) refuse("a picture has no name", "name it, " + file);
   if (picture.name.find('/') != std::string::npos || picture.name.front() == '.')
-    refuse(who + " has a name that is not a valid file name", "leave out slashes, and a dot at the beginning: " + file);
+    refuse(who + " has a name that is not a valid file name", "leave out slashes and a dot at the beginning, " + file);
   if (picture.width < 1 || picture.height < 1)
     refuse(who + " is " + std::to_string(picture.width) + " x " + std::to_string(picture.height), "give it a width and a height");
   const auto bytes = static_cast<std::uint64_t>(picture.width) * static_cast<std::uint64_t>(picture.height) * 3;
@@ -117,8 +117,8 @@ void check_same_samples(const Batch& given, const Batch& prepared) {
   refuse(
       "it returned a new batch that does not say which samples of which epoch it holds, so each batch would draw the same random "
       "numbers",
-      "set the fields of the batch that prepare() got, with batch.set(name, value), and return it; a batch of other groups "
-      "takes over their positions and indices: Batch(std::move(groups), batch.origin())");
+      "set the fields of the batch that prepare() got, with batch.set(name, value), and return it; if the batch needs "
+      "other groups, copy positions and indices into them, and return Batch(std::move(groups), batch.origin())");
 }
 
 void check_objectives(const std::vector<Objective>& objectives, const torch::nn::Module& model) {
@@ -133,7 +133,7 @@ void check_objectives(const std::vector<Objective>& objectives, const torch::nn:
       refuse("two objectives have the name " + quoted(objective.name), "give each its own name, which logs and snapshots use");
     const auto move = [&](const void* parameter, const std::string& name) {
       if (const auto [it, is_new] = movers.emplace(parameter, who); !is_new) {
-        refuse("parameter " + quoted(name) + " is moved " +
+        refuse("parameter " + quoted(name) + " is updated " +
                    (it->second == who ? "twice by " + who : "by " + it->second + " and by " + who),
                it->second == who
                    ? "leave it in one ParameterGroup, because each group has its own learning rate and decay"
@@ -152,7 +152,8 @@ void check_objectives(const std::vector<Objective>& objectives, const torch::nn:
         if (!parameter.value.requires_grad()) continue;
         const void* impl = parameter.value.unsafeGetTensorImpl();
         if (!names.contains(impl)) {
-          refuse("parameter " + quoted(parameter.name) + " of " + who + " does not belong to model(): no snapshot would keep it",
+          refuse("parameter " + quoted(parameter.name) + " of " + who +
+                     " does not belong to model(), so no snapshot would contain it",
                  "register it in a module below model(), and take it from there");
         }
         move(impl, parameter.name);
@@ -203,6 +204,9 @@ void check_loss(const Loss& loss, bool training) {
 
 namespace {
 
+constexpr const char* kTableNameRule =
+    "use only letters, digits, \"_\" and \"-\", and not \"history\", because the table is saved as NAME.csv next to history.csv";
+
 // True if `name` may be the NAME of a NAME.csv in a run folder.
 bool is_table_name(const std::string& name) {
   const auto fits = [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '-'; };
@@ -225,8 +229,7 @@ void check_tables(const std::vector<TextTable>& tables) {
   std::set<std::string> names;
   for (const TextTable& table : tables) {
     if (!is_table_name(table.name)) {
-      refuse("a table has the name " + quoted(table.name),
-             "the table's file is NAME.csv next to history.csv; use letters, digits, \"_\" and \"-\"");
+      refuse("a table has the name " + quoted(table.name), kTableNameRule);
     }
     if (!names.insert(table.name).second)
       refuse("two tables have the name " + quoted(table.name),
@@ -245,10 +248,10 @@ void check_facts(const Facts& facts) {
     refuse("Facts::units_per_sample is " + significant(facts.units_per_sample, 6),
            "say how many " + facts.rate_unit + " a sample has, above 0");
   }
-  if (facts.step_log && (!facts.step_log->row || !is_table_name(facts.step_log->name))) {
-    refuse("Facts::step_log has the name " + quoted(facts.step_log->name) + (facts.step_log->row ? "" : " and no row()"),
-           "the table's file is NAME.csv next to history.csv; use letters, digits, \"_\" and \"-\"; give it a row() as well");
-  }
+  if (facts.step_log && !is_table_name(facts.step_log->name))
+    refuse("Facts::step_log has the name " + quoted(facts.step_log->name), kTableNameRule);
+  if (facts.step_log && !facts.step_log->row)
+    refuse("Facts::step_log " + quoted(facts.step_log->name) + " has no row()", "give step_log a row()");
   std::set<std::string> columns;
   for (const std::string& column : facts.history) {
     if (!columns.insert(column).second)

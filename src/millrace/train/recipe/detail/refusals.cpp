@@ -13,8 +13,8 @@ constexpr const char* kChannels =
     "channels are dimension 1 of [rows,channels,...]: look for a batch axis that is lost (batch[\"x\"][0] and squeeze() remove "
     "it, narrow(0, 0, 1) keeps it), for dimensions in another order, or for a layer of another width";
 constexpr const char* kTypes =
-    "give both the same type: weights are f32, so batch.set(\"x\", batch[\"x\"].to(at::kFloat)) in prepare(), or f32 in the "
-    "source";
+    "give both the same type: weights are f32, so call batch.set(\"x\", batch[\"x\"].to(at::kFloat)) in prepare(), or let the "
+    "source give f32";
 
 struct Kind {
   std::string_view words;
