@@ -32,6 +32,11 @@ class SessionFiles(RemedyTest):
     def cids(self, name, text):
         return lambda *_: (self.folder / "data" / "sessions" / f"{name}.yaml").write_text(f"session: {name}\ncids: {text}\n")
 
+    def lags(self, name, text):
+        self.write(name, arrays(1))
+        with (self.folder / "data" / "sessions" / f"{name}.yaml").open("a") as file:
+            file.write(f"keys_lags: {text}\n")
+
     def hollow(self, name):
         """A stimulus that the file can't hold."""
         self.write(name, {key: values for key, values in arrays(1).items() if key != "stim"})
@@ -78,6 +83,7 @@ class SessionFiles(RemedyTest):
             Row("write one number per bin", self.with_("s17", dpi_valid=np.ones((BINS, 2))), mended("s17")),
             Row("write the datasets that transforms expose as behavior with the same columns in all sessions, or leave a session out",
                 self.with_("s18", eyepos=np.zeros((BINS, 3), np.float32)), mended("s18")),
+            Row("write keys_lags only in the file that names the sessions", lambda: self.lags("s23", "{stim: [0, 1]}"), mended("s23")),
         ]
         self.write("s20", sound)
         self.write("s22", sound)
@@ -95,7 +101,7 @@ class SessionFiles(RemedyTest):
             Row("give the dataset file another seed or train_val_split, or leave the session out", self.with_("s21", trial_inds=halved, dpi_valid=one_side),
                 self.with_("s21", trial_inds=halved)),
         ]
-        names = [f"s{i:02}" for i in range(1, 23)]
+        names = [f"s{i:02}" for i in range(1, 24)]
         (self.folder / "data").mkdir(exist_ok=True)
         (self.folder / "data" / "dataset.yaml").write_text(DATASET.format(names=", ".join(["s00", *names])))
         self.write("s00", sound)
