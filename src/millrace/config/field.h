@@ -96,8 +96,8 @@ struct FieldSpec {
     s.unit_text = value;
     return s;
   }
-  // Marks a text, or a list of texts, as the path of a file or folder to read; Layers defines where relative paths are looked
-  // for. `words`, separated by bars, are also legal values and are not paths.
+  // Marks a text, or a list of texts, as the path of a file or folder to read; Layers says in which folders relative paths are
+  // looked for. `words`, separated by bars, are also legal values and are not paths.
   consteval FieldSpec path(std::string_view words = {}) const {
     FieldSpec s = *this;
     s.is_path = true;
