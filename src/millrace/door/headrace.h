@@ -39,11 +39,11 @@ enum { HEADRACE_FAILED = -1, HEADRACE_END = 0, HEADRACE_BATCH = 1, HEADRACE_NOT_
 typedef struct {
   void* slot;
   uint64_t epoch;
-  uint64_t index;               // position within the epoch
+  uint64_t index;               // number of the batch in its epoch, from 0
   const int64_t* rows;          // number of rows of each group; may be 0
   void* const* data;            // first byte of each field of each group; 64-byte aligned, rows contiguous
   const int64_t* const* items;  // for each group: the number of each row's sample in its data set
-  uint64_t bad;                 // samples of the batch that could not be read; they were left out or replaced
+  uint64_t bad;                 // number of the batch's samples that could not be read; they were left out or replaced
 } headrace_batch;
 
 // A function for parts of kind "map". It reads the fields of one sample and writes the fields that it makes, in the order of
@@ -67,10 +67,11 @@ typedef struct {
   void* context;
 } headrace_watch;
 
-// The version of Millrace.
+// Returns the version of Millrace.
 const char* headrace_version(void);
 
-// This thread's latest failure: {"kind": "DataError", "what": ..., "where": ..., "next": ...}; where and next may be empty.
+// Returns this thread's latest failure: {"kind": "DataError", "what": ..., "where": ..., "next": ...}; where and next may be
+// empty.
 const char* headrace_error(void);
 
 // Opens the data and starts reading. `description` is the JSON that `millrace bench loader` reads, described by its --help:
@@ -79,9 +80,9 @@ const char* headrace_error(void);
 // stay valid until then too.
 headrace_loader* headrace_open(const char* description, const headrace_map* maps, size_t count, const headrace_watch* watch);
 
-// The constant properties of the loader: {"groups": [{"name", "samples", "rows", "fields": [{"name", "dtype", "shape"}]}],
-// "batches": of an epoch, "samples": of an epoch over all ranks}. `shape` is the shape of one sample, `rows` the number of rows
-// of a full batch.
+// Returns the constant properties of the loader: {"groups": [{"name", "samples", "rows", "fields": [{"name", "dtype",
+// "shape"}]}], "batches": of an epoch, "samples": of an epoch over all ranks}. `shape` is the shape of one sample, `rows` the
+// number of rows of a full batch.
 const char* headrace_describe(headrace_loader* loader);
 
 // Gets the next batch in order. Returns HEADRACE_END at the end of an epoch; the next call begins the next epoch. Returns
@@ -100,20 +101,22 @@ int headrace_load_state(headrace_loader* loader, const char* state);
 // Drops prepared batches and begins the given epoch.
 int headrace_restart(headrace_loader* loader, uint64_t epoch);
 
-// Counts since the loader was opened: {"batches", "samples", "bad_samples", "wait_seconds", "read_seconds", "read_cpu_seconds",
-// "readers", "buffer_bytes", "cache": {"hits", "misses", "bytes", "budget_bytes"} or null, "slow_files": [...]}.
+// Returns counts since the loader was opened: {"batches", "samples", "bad_samples", "wait_seconds", "read_seconds",
+// "read_cpu_seconds", "readers", "buffer_bytes", "cache": {"hits", "misses", "bytes", "budget_bytes"} or null, "slow_files":
+// [...]}.
 const char* headrace_counters(headrace_loader* loader);
 
-// The loader's choices and their reasons: {"readers", "readers_reason", "cache_reason", "buffer_bytes", "data": [how files are
-// read]}.
+// Returns the loader's choices and their reasons: {"readers", "readers_reason", "cache_reason", "buffer_bytes", "data": [how
+// files are read]}.
 const char* headrace_plan(headrace_loader* loader);
 
-// Warnings and notes since the last call, oldest first: [{"kind": "warning" or "note", "text"}]; at most 100 are kept.
+// Returns the warnings and notes since the last call, oldest first: [{"kind": "warning" or "note", "text"}]; at most 100 are
+// kept.
 const char* headrace_messages(headrace_loader* loader);
 
 // Stops the readers and frees the loader. Waits for running functions of `maps`, and never calls them later. Batches stay valid
-// until they are released. NULL is allowed. The owner of a loader must close it before the process ends, because the loader's
-// threads may not outlive the data that they use.
+// until they are released. NULL is allowed. The owner must close a loader before the process ends, because the loader's threads
+// must not outlive the data that they use.
 void headrace_close(headrace_loader* loader);
 
 // --- The doctor, for training loops that are not Millrace's.
@@ -135,7 +138,8 @@ headrace_sampler* headrace_sampler_start(int gpu);
 // {"machine": measurements since the last call (null: none yet), "evidence": members of doctor::Evidence about the time since
 // the start}. The CPU time of child processes counts as the process's own.
 const char* headrace_sampler_read(headrace_sampler* sampler);
-const char* headrace_sampler_stop(headrace_sampler* sampler);  // a last headrace_sampler_read(), which also frees the sampler
+const char* headrace_sampler_stop(headrace_sampler* sampler);  // returns what headrace_sampler_read() returns, then frees the
+                                                               // sampler
 
 #ifdef __cplusplus
 }
