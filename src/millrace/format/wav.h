@@ -19,8 +19,8 @@ struct WavLayout {
   bool is_float = false;
 };
 
-// A file open for reading; the constructor reads its header. Const and thread-safe. DataError names a file that is damaged, cut
-// off or compressed (ADPCM, A-law, …).
+// A file open for reading; the constructor reads its header. Const and thread-safe. Throws a DataError with the file's name if
+// the file is damaged, cut off or compressed (ADPCM, A-law, …).
 class WavFile {
  public:
   explicit WavFile(const std::filesystem::path& path);
