@@ -14,9 +14,9 @@ namespace millrace::hdf5::detail {
 
 class Process {
  public:
-  // `files` become the child's descriptors from kFirstFile on. DataError if the program is missing or can't be started.
+  // `files` become the child's descriptors from kFirstFile on. Throws DataError if the program is missing or can't be started.
   Process(const std::string& job, std::span<const int> files);
-  ~Process();  // ends the process
+  ~Process();  // ends the child process
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
 
