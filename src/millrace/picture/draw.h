@@ -13,7 +13,7 @@
 //
 // Values that are not finite are never drawn as numbers: they are grey in maps and images, a gap in curves, omitted from
 // histograms; a line under the picture counts them. Equal input gives equal bytes on one machine, whatever the locale. Any
-// thread may draw. RecipeError, which names the picture, if there is nothing to draw, sizes do not fit or limits are not a
+// thread may draw. Throws a RecipeError that names the picture if there is nothing to draw, sizes do not fit or limits are not a
 // range.
 #pragma once
 

@@ -19,9 +19,9 @@ struct MapsLayout {
   std::vector<Panel> panels;
   std::vector<Range> ranges;  // range of each map's colours
   double top = 0, height = 0;
-  std::int64_t lost = 0, all = 0, outside = 0;  // numbers of values: not finite, in all, beyond the scale
+  std::int64_t lost = 0, all = 0, outside = 0;  // numbers of values: those that are not finite, all, and those beyond the scale
 };
-[[nodiscard]] MapsLayout layout_of(const Maps& what);  // throws as maps() does
+[[nodiscard]] MapsLayout layout_of(const Maps& what);  // throws the errors of maps()
 
 struct MatrixLayout {
   double top = 0, height = 0;
@@ -33,7 +33,7 @@ struct MatrixLayout {
 
 // The scale bar under an image; its length is 0 if the image has no pixel size.
 struct ScaleBar {
-  double length = 0;  // pixels of the picture
+  double length = 0;  // length in pixels of the picture
   std::string text = "";
 };
 
@@ -41,7 +41,7 @@ struct ImagesLayout {
   double top = 0, height = 0;
   std::vector<Box> cells;
   std::vector<Fits> fits;
-  std::vector<double> rooms;  // widths for captions
+  std::vector<double> rooms;  // for each image, the width for its caption
   std::vector<ScaleBar> bars;
 };
 [[nodiscard]] ImagesLayout layout_of(const Images& what);
