@@ -59,7 +59,7 @@ std::uint32_t masked_crc(std::string_view bytes) {
   return (crc >> 15U | crc << 17U) + 0xA282EAD8U;
 }
 
-// TFRecord: length, its checksum, the bytes, their checksum.
+// Returns a record in TFRecord's frame: length, its checksum, the bytes, their checksum.
 std::string framed(const std::string& record) {
   Encoder head;
   head.little_endian(record.size(), 8);
@@ -87,7 +87,7 @@ std::string summary_event(std::int64_t step, const Encoder& value) {
   return event(step, 5, summary.text());
 }
 
-// Readers reject a whole event if a string in it is not UTF-8.
+// Returns the text as valid UTF-8, because readers reject a whole event if a string in it is not UTF-8.
 std::string valid_utf8(std::string_view text) {
   std::string result;
   for (std::size_t at = 0; at < text.size();) {
@@ -98,7 +98,7 @@ std::string valid_utf8(std::string_view text) {
   return result;
 }
 
-// This machine's name, for a file name.
+// Returns this machine's name, in a form for a file name.
 std::string host_in_file_name() {
   std::string text = host_name();
   if (text.empty() || text == "?") return "host";

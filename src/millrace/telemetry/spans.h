@@ -57,11 +57,11 @@ class Timeline {
  public:
   using Clock = std::int64_t (*)() noexcept;  // returns nanoseconds
   explicit Timeline(Clock clock = &steady_nanoseconds) noexcept;
-  void began_earlier(std::int64_t nanoseconds) noexcept;  // moves the start back by this much, which counts as `startup`
+  void began_earlier(std::int64_t nanoseconds) noexcept;  // moves the start back by this time, which is counted as `startup`
 
   void begin_step() noexcept;
   void end_step();
-  void drop_step() noexcept { in_step_ = false; }  // the current step is not counted as a step
+  void drop_step() noexcept { in_step_ = false; }  // ends the current step without counting it
   [[nodiscard]] Phase phase() const noexcept { return phase_; }
   Phase enter(Phase phase) noexcept;  // returns the previous phase; Span calls this and leave()
   void leave(Phase before) noexcept { turn_to(before); }
