@@ -20,7 +20,8 @@ namespace millrace::data {
 // A field of the samples of a CsvSource.
 struct CsvField {
   std::string name;
-  // Names in the header; the field has shape [columns]. Empty: the column called `name`; the field has shape [].
+  // Names of columns in the header; the field then has shape [columns]. If empty, the field is the column called `name`, of
+  // shape [].
   std::vector<std::string> columns = {};
   DType dtype = DType::f32;  // f32, or i64 for whole numbers
 };
@@ -30,13 +31,13 @@ struct TableSeen {
   char separator = ',';
   bool had_mark = false;             // true: the file begins with a byte-order mark
   std::int64_t rows = 0;             // rows after the header
-  std::vector<std::string> columns;  // their names
+  std::vector<std::string> columns;  // names of the columns
   // For each column: "numbers", "numbers with decimal commas" or "text"; "" if the table has no rows.
   std::vector<std::string> holds;
 };
 // Reads the whole table. Throws DataError as CsvSource does, except for the content of cells.
 [[nodiscard]] TableSeen look_at_table(const std::filesystem::path& path);
-// A line such as "1,000 rows of 3 columns, separated by semicolons".
+// Returns a line such as "1,000 rows of 3 columns, separated by semicolons".
 [[nodiscard]] std::string read_as(const TableSeen& seen);
 
 // Sample i is row i of a table whose first row has the names of its columns. Columns that no field uses may hold anything. Cells
@@ -59,7 +60,7 @@ class CsvSource final : public Source {
   [[nodiscard]] Keeps keeps() const override { return Keeps::memory; }
   [[nodiscard]] std::int64_t samples_per_ticket() const override { return rows_->samples_per_ticket(); }
   [[nodiscard]] std::string read_as() const override { return read_as_; }
-  // A text such as "throws.csv line 12".
+  // Returns a text such as "throws.csv line 12".
   [[nodiscard]] std::string describe(std::int64_t index) const override;
 
  private:
