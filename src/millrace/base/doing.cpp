@@ -141,8 +141,7 @@ std::size_t describe_doing(char* text, std::size_t size) noexcept {
     separate();
     out.add(phase.data());
   }
-  if (subject.front() != '\0') {  // the subject is written even without a phase, because it shows whether a rank waits for
-                                  // others
+  if (subject.front() != '\0') {  // also without a phase: the subject shows whether a rank waits for others
     if (has_phase) out.add(" of ");
     if (!has_phase) separate();
     out.add(subject.data());

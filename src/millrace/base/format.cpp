@@ -187,8 +187,7 @@ std::string quoted(std::string_view text) {
     } else if (step.code_point < 0x20 || step.code_point == 0x7F) {
       result += fmt::format("\\x{:02x}", byte);
     } else if (step.code_point >= 0x80 && step.code_point < 0xA0) {
-      result += fmt::format("\\u{:04x}", static_cast<std::uint32_t>(step.code_point));  // C1 control characters steer terminals
-                                                                                        // too
+      result += fmt::format("\\u{:04x}", static_cast<std::uint32_t>(step.code_point));  // C1 controls steer terminals too
     } else {
       result += text.substr(at, step.size);
     }

@@ -86,8 +86,7 @@ struct Account {
   std::size_t broken = 0;       // number of bytes that are not valid UTF-8
   std::size_t longest_run = 0;  // length of the longest run of broken bytes
   bool is_latin = true;         // true: the broken bytes are letters and signs of Latin-1
-  bool is_windows = true;       // true: the broken bytes are letters and signs of the Windows code page that is used instead of
-                                // Latin-1
+  bool is_windows = true;       // true: the broken bytes are letters and signs of the Windows code page
 };
 Account account_of(std::string_view piece) noexcept {
   Account all;

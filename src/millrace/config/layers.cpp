@@ -130,8 +130,7 @@ void Layers::unknown(const std::string& name, const std::string& what, const std
 }
 
 void Layers::walk(const Json& tree, const std::string& prefix, Layer& layer) {
-  std::vector<std::pair<std::size_t, std::string>> names;  // keys with their lines, in the order of the file, so that problems
-                                                           // are reported in that order
+  std::vector<std::pair<std::size_t, std::string>> names;  // in the order of the file, as problems are reported
   for (const auto& item : tree.items()) names.emplace_back(line_of(layer.origin_of(prefix + item.key())), item.key());
   std::ranges::stable_sort(names, {}, [](const auto& name) { return name.first; });
   for (const auto& [line, name] : names) add_key(prefix + name, tree[name], layer);
@@ -182,8 +181,7 @@ void Layers::set(const std::string& name, const Json& value, const std::string& 
   }
   const auto [first, is_new] = layer.seen.try_emplace(path, name + ", at " + origin);
   if (!is_new && layer.refuses_repeats) {
-    const bool has_both = first->second == name + ", at " + origin;  // true: the key is set twice under the same name at the
-                                                                     // same origin
+    const bool has_both = first->second == name + ", at " + origin;  // true: one name at one origin sets the key twice
     problems_.push_back({.what = path + " is set twice" + (has_both ? "" : ", the second time as " + name),
                          .where = origin,
                          .next = has_both ? "remove one of them" : "remove one of them; the first is " + first->second});

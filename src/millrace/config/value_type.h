@@ -34,8 +34,7 @@ struct ValueType {
   std::uint64_t highest = 0;            // greatest value of an integer
   double largest = 0;                   // largest magnitude of a number
   std::vector<std::string> words = {};  // legal words of an enum
-  std::vector<ValueType> inner = {};    // for nullable, automatic, list and map: the one type inside; for choice: the
-                                        // alternatives
+  std::vector<ValueType> inner = {};    // of a choice the alternatives; else the one type inside, if any
   std::vector<RecordField> fields;      // the fields of a record
 };
 

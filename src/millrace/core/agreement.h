@@ -28,8 +28,7 @@ class Agreement {
  public:
   virtual ~Agreement() = default;
   [[nodiscard]] virtual Ranks ranks() const = 0;
-  [[nodiscard]] virtual std::vector<Json> gather(Json mine) = 0;  // returns the values that the ranks passed, in the order of
-                                                                  // ranks
+  [[nodiscard]] virtual std::vector<Json> gather(Json mine) = 0;  // the values of the ranks, in the order of ranks
   // Adds up each element over the ranks, in place; sizes and types must be the same on all ranks.
   virtual void sum(std::vector<at::Tensor>& values) = 0;
 
@@ -39,8 +38,7 @@ class Agreement {
   // ConfigError if the wish can't be met.
   [[nodiscard]] virtual Chosen<std::string> use_device(at::Device device, const std::string& wish);
 
-  void mean(std::vector<at::Tensor>& values);  // sums floating-point numbers as sum() does, then divides them by the number of
-                                               // ranks
+  void mean(std::vector<at::Tensor>& values);  // sum() for floating-point numbers, then divided by the number of ranks
 
   // Makes an object that sums gradients over the ranks while the backward pass still computes other gradients. Destroy the
   // object before this agreement. Returns null on all ranks if this agreement can't do that for these parameters.

@@ -138,8 +138,7 @@ headrace_sampler* headrace_sampler_start(int gpu);
 // {"machine": measurements since the last call (null: none yet), "evidence": members of doctor::Evidence about the time since
 // the start}. The CPU time of child processes counts as the process's own.
 const char* headrace_sampler_read(headrace_sampler* sampler);
-const char* headrace_sampler_stop(headrace_sampler* sampler);  // returns what headrace_sampler_read() returns, then frees the
-                                                               // sampler
+const char* headrace_sampler_stop(headrace_sampler* sampler);  // like headrace_sampler_read(), but frees the sampler
 
 #ifdef __cplusplus
 }

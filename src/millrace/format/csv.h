@@ -62,8 +62,7 @@ class CsvWriter {
   // empty cells in the rows that lack values. A file with other columns is renamed to "<path>.old".
   CsvWriter(Fs& fs, const std::filesystem::path& path, std::vector<std::string> columns, Warn warn,
             std::optional<std::int64_t> keep_through = std::nullopt);
-  void row(std::int64_t step, std::span<const std::string> cells);  // `cells` are the values without the step; cells at the end
-                                                                    // may be missing
+  void row(std::int64_t step, std::span<const std::string> cells);  // `cells`: the values; the last ones may be missing
   [[nodiscard]] const std::vector<std::string>& columns() const noexcept { return columns_; }
 
  private:

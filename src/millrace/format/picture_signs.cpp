@@ -35,8 +35,7 @@ std::uint32_t number(std::span<const std::byte> bytes, std::size_t at, std::size
 // Returns the first number of a TIFF entry whose type Pillow accepts as a number; 0 for all other entries.
 std::uint32_t value_at(std::span<const std::byte> tiff, std::size_t entry, bool little) {
   constexpr unsigned kShort = 3, kLong = 4, kSignedByte = 6, kSignedShort = 8, kSignedLong = 9, kFloat = 11, kIfd = 13;
-  constexpr std::size_t kInPlace = 4;  // the most bytes of a value that stand in the entry itself; a longer value is stored
-                                       // elsewhere
+  constexpr std::size_t kInPlace = 4;  // the most bytes of a value in the entry itself; a longer value is elsewhere
   const std::uint32_t type = number(tiff, entry + 2, 2, little), count = number(tiff, entry + 4, 4, little);
   const std::size_t size = type == kSignedByte                                                      ? 1
                            : type == kShort || type == kSignedShort                                 ? 2

@@ -22,8 +22,7 @@ class Writer {
   struct Saved {
     std::int64_t step = 0;
     std::filesystem::path path;
-    std::optional<SnapshotError> error;  // nullopt: the snapshot is durable, and snapshots that `retention` does not keep were
-                                         // removed
+    std::optional<SnapshotError> error;  // nullopt: the snapshot is durable, and old snapshots were removed
     std::vector<std::string> warnings;   // warnings from the removal of old snapshots
     double blocked_ms = 0;               // time that the caller of begin() waited
     double write_ms = 0;                 // from the end of the copy until the snapshot is durable

@@ -22,8 +22,7 @@ class Machine {
   explicit Machine(std::filesystem::path root = "/") : root_(std::move(root)) {}
 
   [[nodiscard]] std::string cpu_name() const;             // returns "" if the name is unknown
-  [[nodiscard]] std::set<std::string> cpu_flags() const;  // returns the CPU features that programs may use, as the kernel lists
-                                                          // them
+  [[nodiscard]] std::set<std::string> cpu_flags() const;  // features that programs may use, as the kernel lists them
   // Returns the number of distinct cores among these logical CPUs. If the topology is unknown, each logical CPU counts as one
   // core.
   [[nodiscard]] int physical_cores(std::span<const int> logical) const;

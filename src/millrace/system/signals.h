@@ -20,8 +20,7 @@ void install_signal_handlers();
 // for signal handlers.
 [[nodiscard]] std::string pending_signal_sender();
 [[nodiscard]] constexpr int exit_code_for(int signal) noexcept { return 128 + signal; }
-[[nodiscard]] const char* signal_name(int signal) noexcept;  // returns "SIGTERM" and the like; "signal" for a signal that is not
-                                                             // caught
+[[nodiscard]] const char* signal_name(int signal) noexcept;  // such as "SIGTERM"; "signal" if it is not caught
 
 // Returns the text for the console: "stopped by SIGTERM before the first step; …".
 [[nodiscard]] std::string stopped_text(int signal);

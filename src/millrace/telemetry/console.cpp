@@ -88,8 +88,7 @@ std::vector<std::string> parts_of(const Console::Progress& progress) {
 }
 
 std::string fitted(const Console::Progress& progress, int width) {
-  const auto most = static_cast<std::size_t>(width > 1 ? width - 1 : 1);  // the last column stays empty, because text in it
-                                                                          // wraps on some terminals
+  const auto most = static_cast<std::size_t>(width > 1 ? width - 1 : 1);  // text in the last column wraps on some terminals
   std::vector<std::string> parts = parts_of(progress);
   while (parts.size() > 1 && columns_of(joined(parts, kGap)) > most) parts.pop_back();
   return first_columns(joined(parts, kGap), most);

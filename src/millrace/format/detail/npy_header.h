@@ -9,8 +9,7 @@
 namespace millrace::format::detail {
 
 inline constexpr std::size_t kNpyPrologue = 12;          // the magic, the version and the length take at most this many bytes
-inline constexpr std::uint64_t kNpyHeaderLimit = 65536;  // a header has some 100 bytes; arrays of objects and records may need
-                                                         // more
+inline constexpr std::uint64_t kNpyHeaderLimit = 65536;  // a header has some 100 bytes; objects and records may need more
 
 struct NpyPrologue {
   std::uint64_t text_at = 0;

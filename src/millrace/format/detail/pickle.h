@@ -61,8 +61,7 @@ struct PickleNode {
     double real;
   };
   const PickleWord* word = nullptr;  // for a word: the global; for a call: the global that would be called
-  std::string_view text;             // bytes of the pickle: the UTF-8 of a text, or the class of a foreign or an object (see
-                                     // class_name())
+  std::string_view text;             // part of the pickle: a text, or the class of a foreign or an object (class_name())
   // The content depends on the kind: the elements of a list or tuple; key, value, key, ... of a dict; the arguments of a call;
   // the id of a persistent; empty or the dict of attributes for an object.
   std::vector<std::uint32_t> items;

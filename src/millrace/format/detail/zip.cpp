@@ -13,8 +13,7 @@ namespace {
 
 constexpr std::uint32_t kLocal = 0x04034b50, kEntry = 0x02014b50, kEnd = 0x06054b50, kEnd64 = 0x06064b50, kLocator64 = 0x07064b50;
 constexpr std::size_t kLocalBytes = 30, kEntryBytes = 46, kEndBytes = 22, kEnd64Bytes = 56, kLocator64Bytes = 20;
-constexpr std::uint64_t kFull16 = 0xFFFF, kFull32 = 0xFFFFFFFF;   // a field with this value means that the number is in the
-                                                                  // zip64 record
+constexpr std::uint64_t kFull16 = 0xFFFF, kFull32 = 0xFFFFFFFF;   // these values mean that the number is in the zip64 record
 constexpr std::uint16_t kZip64Extra = 1, kPaddingExtra = 0x4246;  // kPaddingExtra is the extra field "FB" of PyTorch's writer
 constexpr std::size_t kZip64LocalExtra = 20;
 constexpr std::uint16_t kEncrypted = 1, kUtf8Name = 1U << 11U;

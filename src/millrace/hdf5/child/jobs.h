@@ -8,8 +8,7 @@
 namespace millrace::hdf5::child {
 
 inline constexpr int kSocket = 0;
-inline constexpr unsigned kWallSeconds = 120;  // a process may take this many seconds for a file or a block; then SIGALRM ends
-                                               // it
+inline constexpr unsigned kWallSeconds = 120;  // time for a file or a block; then SIGALRM ends the process
 
 // Functions that read or write on the socket; they return false at the end of the conversation. A frame is a length and as many
 // bytes.

@@ -46,8 +46,7 @@ std::vector<hsize_t> sizes_of(std::span<const std::int64_t> shape) { return {sha
 
 Id creation_of(const Array& array) {
   Id creation = owned(H5Pcreate(H5P_DATASET_CREATE));
-  check(H5Pset_obj_track_times(creation.get(), false));  // the library would store times, but equal content must give equal
-                                                         // bytes
+  check(H5Pset_obj_track_times(creation.get(), false));  // no times, so that equal content gives equal bytes
   if (array.chunk.empty()) return creation;
   check(H5Pset_chunk(creation.get(), static_cast<int>(array.chunk.size()), sizes_of(array.chunk).data()));
   if (array.shuffle) check(H5Pset_shuffle(creation.get()));

@@ -11,8 +11,7 @@ namespace millrace::hdf5::detail {
 
 using Sizes = std::span<const std::int64_t>;
 
-[[nodiscard]] std::int64_t product(Sizes sizes) noexcept;  // returns 1 if `sizes` is empty; the caller must know that the
-                                                           // product fits
+[[nodiscard]] std::int64_t product(Sizes sizes) noexcept;  // 1 if `sizes` is empty; the caller ensures that the product fits
 // Returns true if a block of `count` elements per axis is contiguous in an array of `shape`.
 [[nodiscard]] bool in_one_piece(Sizes shape, Sizes count) noexcept;
 // Index of the element at coordinates `at` in the array.

@@ -56,8 +56,7 @@ void LibraryReader::ask(const InputFile& file, std::string_view name, const Shap
   }
   const std::string how = alive ? "gave an answer of another size" : process_->how_it_ended();
   process_.reset();
-  const bool was_killed = how.starts_with("ended by signal 9 ");  // killed by the system because memory ran out, or by
-                                                                  // how_it_ended()
+  const bool was_killed = how.starts_with("ended by signal 9 ");  // by the system for lack of memory, or by how_it_ended()
   throw DataError({.what = label + ": the HDF5 library failed while reading it: its process " + how,
                    .where = quoted(file.path().string()),
                    .next = was_killed ? "see whether memory ran out (dmesg); otherwise the file is damaged: make it again"

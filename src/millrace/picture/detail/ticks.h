@@ -18,8 +18,7 @@ struct Ticks {
   bool logarithmic = false;
   std::vector<Tick> marks;
   int exponent = 0;                                // labels are multiples of ten to this power
-  [[nodiscard]] double share(double value) const;  // position of the value between low (0) and high (1); NaN if its logarithm is
-                                                   // undefined
+  [[nodiscard]] double share(double value) const;  // the value's position: 0 is low, 1 is high; NaN if it has no logarithm
 };
 
 // Returns ticks with at most `most` labels, at multiples of 1, 2 or 5 times a power of ten; with `whole` only at whole numbers.

@@ -26,8 +26,7 @@ inline constexpr std::string_view kReplaced = ".old-";
 
 [[nodiscard]] std::filesystem::path snapshots_of(const std::filesystem::path& run);
 [[nodiscard]] std::string folder_name(std::int64_t step, int copy = 1);
-[[nodiscard]] std::string beside_name(std::string_view prefix, std::string_view folder);  // returns a name that contains this
-                                                                                          // process's id
+[[nodiscard]] std::string beside_name(std::string_view prefix, std::string_view folder);  // the name contains this process's id
 
 struct FolderName {
   std::int64_t step = 0;

@@ -26,9 +26,8 @@ struct ImageFile {
 struct Image {
   std::int64_t step = 0;
   std::vector<ImageFile> files;
-  std::string state;               // the bytes are complete once the copies reach this mark; null = the bytes are complete
-                                   // already
-  device::Copies::MarkPtr copied;  // the backend for whose copies this memory is page-locked; null = not page-locked
+  std::string state;               // the text of state.json
+  device::Copies::MarkPtr copied;  // once reached, the bytes are complete; null = they are complete already
 };
 
 struct FreeHost {
