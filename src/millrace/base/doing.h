@@ -14,7 +14,7 @@ namespace millrace {
 class Doing {
  public:
   enum class Level : std::uint8_t { task, phase, subject };  // an example of each: "trial of bf16", "backward", "generator"
-  using Text = std::array<char, 64>;                         // zero-terminated
+  using Text = std::array<char, 64>;                         // the text ends with a zero byte
   Doing(Level level, const char* text) noexcept;
   ~Doing();
   Doing(const Doing&) = delete;

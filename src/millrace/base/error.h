@@ -50,7 +50,7 @@ using Problem = Message;
 class ConfigError : public Error {
  public:
   explicit ConfigError(Message message);
-  explicit ConfigError(std::vector<Problem> problems);  // problems must not be empty
+  explicit ConfigError(std::vector<Problem> problems);  // `problems` must not be empty
   [[nodiscard]] const std::vector<Problem>& problems() const noexcept { return problems_; }
 
  private:

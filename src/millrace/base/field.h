@@ -28,7 +28,7 @@ struct Field {
   std::string name;
   DType dtype = DType::f32;
   Shape shape;
-  [[nodiscard]] std::size_t bytes() const;  // size of one sample
+  [[nodiscard]] std::size_t bytes() const;  // bytes of the field in one sample
   friend bool operator==(const Field&, const Field&) = default;
 };
 

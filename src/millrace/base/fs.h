@@ -35,7 +35,7 @@ class WritableFile {
  public:
   virtual ~WritableFile() = default;
   virtual void write(std::span<const std::byte> bytes) = 0;  // writes the whole span or throws FsError
-  virtual void sync() = 0;                                   // fsync
+  virtual void sync() = 0;                                   // calls fsync for the file
   virtual void close() = 0;
 };
 
@@ -43,19 +43,19 @@ class WritableFile {
 class Fs {
  public:
   virtual ~Fs() = default;
-  virtual std::unique_ptr<WritableFile> create(const std::filesystem::path& path) = 0;  // truncates
+  virtual std::unique_ptr<WritableFile> create(const std::filesystem::path& path) = 0;  // an existing file is emptied
   // Creates a file that does not exist yet. Fails with EEXIST if the name is taken, even by a link that leads nowhere.
   virtual std::unique_ptr<WritableFile> create_new(const std::filesystem::path& path) = 0;
-  virtual std::unique_ptr<WritableFile> append(const std::filesystem::path& path) = 0;  // creates if missing
+  virtual std::unique_ptr<WritableFile> append(const std::filesystem::path& path) = 0;  // the file is created if it is missing
   virtual void rename(const std::filesystem::path& from, const std::filesystem::path& to) = 0;
-  virtual void remove_all(const std::filesystem::path& path) = 0;  // no error if missing
+  virtual void remove_all(const std::filesystem::path& path) = 0;  // a missing path is no error
   virtual void create_directories(const std::filesystem::path& path) = 0;
   virtual void sync_directory(const std::filesystem::path& path) = 0;
   [[nodiscard]] virtual std::string read_file(const std::filesystem::path& path) = 0;
   [[nodiscard]] virtual bool exists(const std::filesystem::path& path) = 0;                    // never throws
-  [[nodiscard]] virtual std::vector<std::string> list(const std::filesystem::path& path) = 0;  // names, sorted
+  [[nodiscard]] virtual std::vector<std::string> list(const std::filesystem::path& path) = 0;  // names of the entries, sorted
   [[nodiscard]] virtual std::uint64_t free_bytes(const std::filesystem::path& path) = 0;
-  static Fs& real();  // the process's file system
+  static Fs& real();  // returns the process's file system
 };
 
 // A file that appears under its name whole or not at all. Until finish() its bytes are in a new file with a unique name in the

@@ -11,7 +11,7 @@ namespace millrace {
 
 struct Utf8Step {
   char32_t code_point = U'\uFFFD';
-  std::size_t size = 1;  // bytes to advance; 1 if invalid
+  std::size_t size = 1;  // number of bytes to advance; 1 if the byte is invalid
   bool valid = false;
 };
 

@@ -27,7 +27,7 @@ class Arguments {
   bool flag(std::string_view name);  // --name, --no-name, --name=true|false, --name true|false
   // Takes the first word that is not an option; nullopt if all words are options.
   std::optional<std::string> positional();
-  std::vector<std::string> rest() { return std::move(words_); }  // words not taken so far
+  std::vector<std::string> rest() { return std::move(words_); }  // returns the words that were not taken so far
 
   [[nodiscard]] const std::vector<std::string>& words() const noexcept { return words_; }
   [[nodiscard]] std::vector<Problem>& problems() noexcept { return problems_; }

@@ -245,7 +245,7 @@ void Layers::read_text(std::string_view text, std::string_view suffix, const std
       tree = std::move(keys);
     }
     for (Problem& problem : problems) {
-      const auto found = origins.find(problem.where);  // if the problem is about a key of the file, its line is known
+      const auto found = origins.find(problem.where);  // the line is known for a key of the file
       problem.where = found == origins.end() ? name : found->second;
       problems_.push_back(std::move(problem));
     }

@@ -1,5 +1,5 @@
-// Reads TOML with toml++. Config files of the original programs hold `resume = null`, although TOML has no null. It is accepted
-// as null, with a notice.
+// Reads TOML with toml++. Config files of the original programs hold `resume = null`, although TOML has no null. Such a null is
+// accepted, with a notice.
 #include <algorithm>
 #include <set>
 #include <sstream>

@@ -19,18 +19,18 @@ namespace millrace::config {
 // A key of the config that has a value, such as "optim.learning_rate". Made from fields() by schema_of(); it no longer depends
 // on the struct's type.
 struct Leaf {
-  std::string path;  // dotted
+  std::string path;  // dotted, such as "optim.learning_rate"
   std::string type;  // "number", "integer", "true|false", "text", "adamw|adam|sgd", "auto|integer", "list of numbers", ...
   std::string help;
   std::string range;  // ">= 0 and < 1", "2 values"; empty without limits
   std::string unit;   // "s", "bytes"; usually empty
   Json default_value;
   bool required = false;
-  bool is_boolean = false;                          // its flag may be given without a value, and as --no-...
-  std::vector<std::string> choices;                 // legal words of an enum
+  bool is_boolean = false;                          // true: the flag may be given without a value, and as --no-...
+  std::vector<std::string> choices;                 // for an enum: the legal words
   bool is_path = false;                             // the value, or each element of the list, names a file or folder
   std::vector<std::string> words_beside_path = {};  // legal values of a path that are not paths
-  bool free_on_resume = false;                      // may change when a run resumes
+  bool free_on_resume = false;                      // true: the value may change when a run resumes
   // Checks one value and converts it to canonical JSON (numbers of the right kind, enum words). `scalar_text` is true if the
   // value came as text (flags, environment, YAML scalars) and must be parsed by type. If the value is not legal, adds problems
   // (what and next) and returns the default.
@@ -39,7 +39,7 @@ struct Leaf {
 
 struct Schema {
   std::vector<Leaf> leaves;                   // in order of declaration
-  std::map<std::string, std::string> groups;  // section path -> its help
+  std::map<std::string, std::string> groups;  // for each section's path, the help of the section
   [[nodiscard]] const Leaf* find(std::string_view path) const;
   Schema& operator+=(const Schema& other);  // adds the sections of `other`; a leaf declared twice is a ConfigError
 };
@@ -57,7 +57,7 @@ struct Alias {
   std::string note;  // for the reference, e.g. "as in the original's TOML"
   // Returns the notice that a run prints if the value has a different effect here than in the other program; "" = no notice.
   std::function<std::string(const Json&)> notice = nullptr;
-  bool takes_text = false;  // for an alias without a key: its flag is followed by a value
+  bool takes_text = false;  // true: the flag of an alias without a key is followed by a value
 };
 
 // A resolved config: each leaf with its canonical value and its origin.

@@ -15,7 +15,7 @@
 
 namespace millrace {
 
-class GradientSums;  // core/gradient_sums.h
+class GradientSums;  // defined in core/gradient_sums.h
 struct GradientSumsOptions;
 
 // All functions except ranks() are collective. All processes of a run make the same calls in the same order, from the thread of

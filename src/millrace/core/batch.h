@@ -43,7 +43,7 @@ class Batch {
  public:
   Batch() = default;
   explicit Batch(std::vector<Group> groups, BatchOrigin origin = {}) : groups_(std::move(groups)), origin_(origin) {}
-  explicit Batch(Tensors fields);  // one group; positions 0..rows-1
+  explicit Batch(Tensors fields);  // makes one group with the positions 0..rows-1
   Batch(Batch&&) noexcept = default;
   Batch& operator=(Batch&&) noexcept = default;
   Batch(const Batch&) = delete;
@@ -74,7 +74,7 @@ struct LossTerm {
     bool logarithm = false;  // show the natural logarithm of the quotient
   };
 
-  at::Tensor sum;    // scalar with gradient
+  at::Tensor sum;    // a scalar with a gradient
   at::Tensor count;  // scalar without gradient, on the sum's device: the number of things that `sum` adds up; 0 = nothing to
                      // count here
   // The usual count of a full micro-batch, which is known before the step without a read from the device. The backward pass

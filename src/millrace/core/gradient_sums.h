@@ -39,7 +39,7 @@ class GradientSums {
   // Returns the sums over all ranks, in the order, type and memory layout of the parameters. The sums have the same bits on all
   // ranks and are valid until the next begin(). Waits for all ranks.
   [[nodiscard]] virtual std::vector<at::Tensor> receive() = 0;
-  [[nodiscard]] virtual Traffic take_traffic() noexcept = 0;  // traffic since the last call
+  [[nodiscard]] virtual Traffic take_traffic() noexcept = 0;  // returns the traffic since the last call
 };
 
 }  // namespace millrace

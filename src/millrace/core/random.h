@@ -31,7 +31,8 @@ class RandomScope {
   // One call of a layer that draws random numbers: its key, and the elements of the site's stream that the tensor uses.
   struct Site {
     std::uint64_t key = 0;
-    std::int64_t first = 0;  // index of the tensor's first element in the stream; if `runs` is empty, its other elements follow
+    std::int64_t first = 0;  // index of the tensor's first element in the stream; if `runs` is empty, the other elements follow
+                             // it
     std::vector<IndexRun> runs = {};  // if not empty: the indices of all elements of the tensor, run by run
     // Address on the device where a kernel reads the key and the first element of each run; null unless a device records the
     // step.

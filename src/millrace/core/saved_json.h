@@ -24,7 +24,8 @@ class SavedJson {
   [[nodiscard]] SavedJson operator[](const std::string& key) const;           // returns the value of an object at this key
   [[nodiscard]] std::optional<SavedJson> find(const std::string& key) const;  // like operator[]; nullopt if the key is missing
   [[nodiscard]] std::vector<std::pair<std::string, SavedJson>> members() const;
-  [[nodiscard]] std::vector<SavedJson> list(std::optional<std::size_t> size = {}) const;  // returns the elements of an array
+  [[nodiscard]] std::vector<SavedJson> list(
+      std::optional<std::size_t> size = {}) const;  // an array, with `size` elements if given
 
   [[nodiscard]] std::int64_t integer(std::int64_t lowest, std::int64_t highest = std::numeric_limits<std::int64_t>::max()) const;
   [[nodiscard]] double number() const;
@@ -49,7 +50,7 @@ class SavedJson {
 
 // Converts a number for people and logs: if it is not finite it becomes text, so that it is not silently lost.
 [[nodiscard]] Json number_or_text(double value);
-[[nodiscard]] Json number_or_text(std::optional<double> value);  // a null for nullopt
+[[nodiscard]] Json number_or_text(std::optional<double> value);  // returns null for nullopt
 
 // Converts a number for saved state: if it is not finite it becomes null, which number_or_nan() reads as NaN.
 [[nodiscard]] Json number_or_null(double value);

@@ -46,9 +46,9 @@ typedef struct {
   uint64_t bad;                 // number of the batch's samples that could not be read; they were left out or replaced
 } headrace_batch;
 
-// A function for parts of kind "map". It reads the fields of one sample and writes the fields that it makes, in the order of
-// the pipeline's JSON (`makes` sorted by name). `seed` is a function of the loader's seed, the epoch and the sample's position.
-// Several reader threads call it at once. It returns 0 for success; any other value makes the sample a bad sample.
+// A function for parts of kind "map". It reads the fields of one sample and writes the fields that it makes, in the order of the
+// pipeline's JSON (`makes` sorted by name). `seed` is a function of the loader's seed, the epoch and the sample's position.
+// Several reader threads call the function at once. It returns 0 for success; any other value makes the sample a bad sample.
 typedef int (*headrace_function)(const void* const* fields, void* const* made, uint64_t seed, void* context);
 typedef struct {
   headrace_function call;
@@ -59,8 +59,8 @@ typedef struct {
 } headrace_map;
 
 // Watches the memory of batches, so that the caller can register it with a device. `taken` is called with each new piece of
-// memory, which many batches will use. `given_back` is called before the piece is freed, at the latest in headrace_close(),
-// even if a batch is still held. Both are called on any thread, one call at a time, and may not call this library.
+// memory, which many batches will use. `given_back` is called before the piece is freed, at the latest in headrace_close(), even
+// if a batch is still held. Both functions are called on any thread, one call at a time, and may not call this library.
 typedef struct {
   void (*taken)(void* memory, size_t bytes, void* context);
   void (*given_back)(void* memory, size_t bytes, void* context);
@@ -91,10 +91,10 @@ const char* headrace_describe(headrace_loader* loader);
 int headrace_next(headrace_loader* loader, int64_t milliseconds, headrace_batch* batch);
 void headrace_release(void* slot);
 
-// The position in the data: {"fingerprint", "content", "seed", "epoch", "next_batch", ...}, for the batch that headrace_next()
-// returns next. At the end of an epoch it is the beginning of the next epoch. "content" is a digest of the files; the first
-// call reads part of the files for it. Loading refuses another pipeline, batch size or seed. It also refuses other files,
-// unless "content" is left out.
+// Returns the position in the data: {"fingerprint", "content", "seed", "epoch", "next_batch", ...}. The position is that of the
+// batch that headrace_next() returns next; at the end of an epoch, the beginning of the next epoch. "content" is a digest of the
+// files; the first call reads part of the files for it. Loading refuses another pipeline, batch size or seed. It also refuses
+// other files, unless "content" is left out.
 const char* headrace_state(headrace_loader* loader);
 int headrace_load_state(headrace_loader* loader, const char* state);
 

@@ -37,7 +37,7 @@ enum class DeflateFrame : std::uint8_t { raw, gzip };
 [[nodiscard]] std::string inflate_head(DeflateFrame frame, std::span<const std::byte> in, std::span<std::byte> out,
                                        std::size_t& written);
 
-// `level` is 1 to 12.
+// Compresses the bytes; `level` is 1 to 12.
 [[nodiscard]] std::vector<std::byte> deflate(DeflateFrame frame, std::span<const std::byte> in, int level = 6);
 
 }  // namespace millrace::format

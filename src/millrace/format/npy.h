@@ -25,10 +25,10 @@ namespace millrace::format {
 // The layout of an array in its file.
 struct NpyLayout {
   DType dtype = DType::f32;
-  Shape shape;                     // shape of the whole array
+  Shape shape;                     // shape of the whole array in the file
   bool fortran = false;            // Fortran order: the first axis varies fastest in the file
   bool swapped = false;            // the numbers have the other byte order than this machine's
-  std::uint64_t bytes = 0;         // bytes of the elements
+  std::uint64_t bytes = 0;         // number of bytes of the elements
   std::uint64_t header_bytes = 0;  // bytes of the header, before the elements
 };
 
@@ -61,7 +61,7 @@ struct NpzEntry {
   std::string name;  // without the ending ".npy"
   NpyLayout layout;
   std::uint64_t offset = 0;      // offset of the member's data in the file
-  std::uint64_t compressed = 0;  // compressed bytes in the file
+  std::uint64_t compressed = 0;  // number of compressed bytes in the file
   std::uint32_t crc32 = 0;       // checksum of the member after decompression
   bool deflated = false;
 };
@@ -76,7 +76,7 @@ class NpzFile {
   NpzFile(const NpzFile&) = delete;
   NpzFile& operator=(const NpzFile&) = delete;
 
-  [[nodiscard]] const std::vector<NpzEntry>& entries() const noexcept { return entries_; }  // in order of name
+  [[nodiscard]] const std::vector<NpzEntry>& entries() const noexcept { return entries_; }  // sorted by name
   // The members that are not arrays of plain numbers: the name in the archive, and the reason. check_zip() checks their CRCs.
   [[nodiscard]] const std::vector<std::pair<std::string, std::string>>& unread() const noexcept { return unread_; }
   [[nodiscard]] const NpzEntry* find(std::string_view name) const noexcept;

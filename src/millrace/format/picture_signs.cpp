@@ -106,7 +106,7 @@ void look_at_jpeg(const ReadAt& read, PictureSigns& signs) {
   std::array<std::byte, 4> head{};
   for (int part = 0; part < kMostParts && read(at, head) && head[0] == std::byte{0xFF}; ++part) {
     const auto marker = std::to_integer<unsigned>(head[1]);
-    if (marker == 0xFF) {  // padding between markers
+    if (marker == 0xFF) {  // a byte that pads the space between markers
       ++at;
       continue;
     }

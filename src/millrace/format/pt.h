@@ -30,7 +30,7 @@ struct PtTensor {
   DType dtype = DType::f32;
   Shape shape;
   std::vector<std::int64_t> strides;         // distances in elements, not negative
-  std::size_t storage = 0;                   // index of the storage
+  std::size_t storage = 0;                   // index of the tensor's storage in the file
   std::uint64_t first = 0;                   // index of the tensor's first element in the storage
   std::uint64_t bytes = 0;                   // number of bytes of the elements in row-major order
   bool conjugated = false, negated = false;  // operations that torch left to the reader of the elements; read() applies them
@@ -57,13 +57,13 @@ class PtFile {
   PtFile(const PtFile&) = delete;
   PtFile& operator=(const PtFile&) = delete;
 
-  [[nodiscard]] const std::vector<PtTensor>& tensors() const noexcept { return tensors_; }  // in order of name
-  [[nodiscard]] const std::vector<PtValue>& values() const noexcept { return values_; }     // in order of name
+  [[nodiscard]] const std::vector<PtTensor>& tensors() const noexcept { return tensors_; }  // sorted by name
+  [[nodiscard]] const std::vector<PtValue>& values() const noexcept { return values_; }     // sorted by name
   [[nodiscard]] const PtTensor* find(std::string_view name) const noexcept;
   // Reads the tensor in row-major order; `into` has tensor.bytes bytes. The storage's CRC-32 is checked first.
   void read(const PtTensor& tensor, std::span<std::byte> into);
-  // Reads a part, [first, first + into.size()), of the bytes that read() returns. From a row-major tensor only the part is
-  // read; it must consist of whole elements. For any other tensor the part must be all of its bytes.
+  // Reads a part, [first, first + into.size()), of the bytes that read() returns. If the tensor is row-major, only this part is
+  // read from the file; the part must consist of whole elements. For any other tensor the part must be all of its bytes.
   void read_part(const PtTensor& tensor, std::uint64_t first, std::span<std::byte> into);
 
  private:

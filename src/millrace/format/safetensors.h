@@ -33,7 +33,7 @@ struct WrittenSafetensors {
   std::uint64_t bytes = 0;
   std::uint32_t crc32c = 0;                // checksum of the whole file
   std::uint32_t header_crc32c = 0;         // checksum of all bytes before the first array
-  std::vector<std::uint32_t> tensor_crcs;  // in the order of `tensors`
+  std::vector<std::uint32_t> tensor_crcs;  // checksum of each tensor, in the order of `tensors`
 };
 
 // Writes a whole file; the caller syncs and closes. Arrays are requested one at a time, so memory use stays flat. Equal tensors
@@ -49,7 +49,7 @@ struct StoredTensor {
   std::string name;
   DType dtype = DType::f32;
   Shape shape;
-  std::uint64_t offset = 0;  // from the beginning of the file
+  std::uint64_t offset = 0;  // where its bytes begin, from the beginning of the file
   std::uint64_t bytes = 0;
 };
 
@@ -66,7 +66,7 @@ class SafetensorsFile {
   SafetensorsFile& operator=(const SafetensorsFile&) = delete;
 
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
-  [[nodiscard]] const std::vector<StoredTensor>& tensors() const noexcept { return tensors_; }  // in order of name
+  [[nodiscard]] const std::vector<StoredTensor>& tensors() const noexcept { return tensors_; }  // sorted by name
   [[nodiscard]] const StoredTensor* find(std::string_view name) const noexcept;
   [[nodiscard]] const Metadata& metadata() const noexcept { return metadata_; }
   [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }

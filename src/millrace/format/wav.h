@@ -13,7 +13,7 @@ namespace millrace::format {
 
 struct WavLayout {
   std::int64_t channels = 0;
-  std::int64_t frames = 0;  // numbers per channel
+  std::int64_t frames = 0;  // number of values per channel
   std::int64_t rate = 0;    // frames per second
   std::int64_t bits = 0;    // bits of a number in the file
   bool is_float = false;

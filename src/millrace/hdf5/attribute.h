@@ -14,8 +14,8 @@ namespace millrace::hdf5 {
 
 inline constexpr std::size_t kMaxAttributes = 1000;          // limit for the attributes of one object
 inline constexpr std::size_t kMaxAttributesOfFile = 10'000;  // limit for the root and all data sets together
-inline constexpr std::size_t kMaxAttributeName = 1024;       // bytes
-inline constexpr std::size_t kMaxAttributeText = 4096;       // bytes
+inline constexpr std::size_t kMaxAttributeName = 1024;       // limit, in bytes
+inline constexpr std::size_t kMaxAttributeText = 4096;       // limit, in bytes
 
 // The value of an attribute. Whole numbers are std::int64_t, or std::uint64_t above its range; floats of all sizes are double. A
 // text ends before its first zero byte and may be invalid UTF-8. std::monostate means that the value can't be read.

@@ -21,16 +21,16 @@
 
 namespace millrace::hdf5 {
 
-inline constexpr std::size_t kMaxRank = 32;  // axes of a data set
+inline constexpr std::size_t kMaxRank = 32;  // the most axes of a data set
 
 // A data set of a file as it is stored. A compound {r,i}, {re,im} or {real,imag}, in either order, is complex. Two f64 make
 // c128, two other equal floats make c64. Two integers of up to 2 bytes each make c64, two of up to 4 bytes make c128. The
 // library converts all of these except {r,i} of f32 or f64.
 struct Dataset {
-  std::string name;  // full path, "/index_map/freq"
+  std::string name;  // the full path of the data set, such as "/index_map/freq"
   DType dtype = DType::f32;
   Shape shape;
-  Shape chunk;                 // empty: contiguous
+  Shape chunk;                 // shape of a chunk; empty: contiguous
   bool through_child = false;  // the library in the child reads it: correct, but serial
   std::string reason;          // why the child reads it
 };
@@ -39,11 +39,11 @@ struct Dataset {
 struct Unreadable {
   std::string name;
   std::string reason;
-  std::string text = {};  // its value, if the value is a text of at most 1024 bytes; any bytes except zero
+  std::string text = {};  // the data set's value, if that is a text of at most 1024 bytes; any bytes except zero
 };
 
 struct OpenOptions {
-  std::filesystem::path index_folder;  // folder that keeps the children's answers for the next call; "": they are not kept
+  std::filesystem::path index_folder;  // folder that keeps the children's answers for the next call; "": nothing is kept
   // False: the library in the child reads every block, with one process for each file. Direct reading of chunks must give the
   // same result.
   bool direct = true;
@@ -100,11 +100,11 @@ class File {
 
 // An array for write_file().
 struct Array {
-  std::string name;  // full name, such as "/vis"; its groups are created too
+  std::string name;  // full name, such as "/vis"; the groups in it are created too
   DType dtype = DType::f32;
   Shape shape;
   std::span<const std::byte> bytes;  // the elements in C order
-  Shape chunk = {};                  // empty: contiguous
+  Shape chunk = {};                  // shape of a chunk; empty: contiguous
   int deflate = 0;                   // level from 0 to 9; this filter and those below need chunks
   bool shuffle = false;
   bool lz4 = false;

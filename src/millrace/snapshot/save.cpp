@@ -81,8 +81,8 @@ detail::FileRecord write_text(Fs& fs, const std::filesystem::path& folder, const
   });
 }
 
-// Returns the path for a temporary folder of this process. The first name may be taken, by an earlier process with the same id
-// or by a foreign folder; then the next free name is used.
+// Returns the path for a temporary folder of this process. If the first name is taken, by an earlier process with the same id or
+// by a foreign folder, the next free name is used.
 std::filesystem::path temporary_place(Fs& fs, const std::filesystem::path& snapshots, std::int64_t step) {
   for (int copy = 1;; ++copy) {
     auto place = snapshots / detail::beside_name(detail::kTemporary, detail::folder_name(step, copy));
@@ -110,7 +110,7 @@ std::filesystem::path publish(Fs& fs, TemporaryFolder& finished, const std::file
     return target;
   }
   const std::filesystem::path aside = aside_of(target);
-  fs.remove_all(aside);  // an earlier crash may have left `aside`; it is not needed, because `target` is whole
+  fs.remove_all(aside);  // an earlier crash may have left `aside`, which is not needed because `target` is whole
   fs.rename(target, aside);
   try {
     finished.move_to(target);

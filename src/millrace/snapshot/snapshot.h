@@ -28,7 +28,7 @@ namespace millrace::snapshot {
 struct Content {
   std::int64_t step = 0;
   std::map<std::string, Tensors> models;
-  std::map<std::string, State> parts;  // keys: names of snapshot/layout.h
+  std::map<std::string, State> parts;  // the keys are the names in snapshot/layout.h
   Json config = Json::object();
   // Data with which the run's reports resume; it is not part of the state, so the digest leaves it out.
   Json report = Json::object();

@@ -22,7 +22,7 @@ struct Module {
 // The program and its libraries. Libraries that are loaded later are not in the list, because a lock in a handler would be
 // needed to list them.
 struct Modules {
-  std::array<Module, 128> all{};  // the program comes first
+  std::array<Module, 128> all{};  // the first one is the program
   std::size_t count = 0;
   std::array<char, 4096> program{};
   std::size_t program_size = 0;

@@ -80,7 +80,7 @@ int Machine::physical_cores(std::span<const int> logical) const {
     const fs::path topology = fs::path("sys/devices/system/cpu") / ("cpu" + std::to_string(cpu)) / "topology";
     const std::string package = read(topology / "physical_package_id"), core = read(topology / "core_id");
     std::string place = package + "/";
-    place.append(read(topology / "die_id")).append("/").append(core);  // older kernels report no dies
+    place.append(read(topology / "die_id")).append("/").append(core);  // older kernels report no die, and the text is then ""
     cores.insert(core.empty() || package.empty() ? "cpu" + std::to_string(cpu) : place);
   }
   return std::max(1, static_cast<int>(cores.size()));
@@ -133,7 +133,7 @@ double Machine::throttled_seconds() const {
     const fs::path file = folder / "cpu.stat";
     if (const auto microseconds = number_after(file, "throttled_usec")) {
       seconds += 1e-6 * static_cast<double>(*microseconds);
-    } else if (const auto nanoseconds = number_after(file, "throttled_time")) {  // control groups of version 1
+    } else if (const auto nanoseconds = number_after(file, "throttled_time")) {  // written by control groups of version 1
       seconds += 1e-9 * static_cast<double>(*nanoseconds);
     }
   }

@@ -10,7 +10,7 @@ namespace millrace {
 // before. Use it from one thread.
 class WorkClock {
  public:
-  // Milliseconds.
+  // All members are in milliseconds.
   struct Time {
     double wall = 0;
     // Milliseconds that the busiest thread of this process was on a core. On an idle machine, and for work that does not sleep,

@@ -185,7 +185,7 @@ void EventWriter::image(std::string_view tag, std::int64_t step, std::int64_t he
   Encoder image;
   image.varint(1, static_cast<std::uint64_t>(height));
   image.varint(2, static_cast<std::uint64_t>(width));
-  image.varint(3, 3);  // colour space RGB
+  image.varint(3, 3);  // the colour space: 3 = RGB
   image.bytes(4, rgb_png);
   Encoder entry;
   entry.bytes(1, valid_utf8(tag));

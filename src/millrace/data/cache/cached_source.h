@@ -22,7 +22,7 @@ namespace millrace::data {
 class Cache {
  public:
   struct Counters {
-    std::uint64_t hits = 0;  // number of samples
+    std::uint64_t hits = 0;  // number of samples found
     std::uint64_t misses = 0;
     std::uint64_t bytes = 0;  // number of the budget's bytes that are in use
     std::uint64_t budget_bytes = 0;
@@ -107,7 +107,7 @@ class CachedSource final : public Source {
   const std::string name_;
   const Keeps keeps_;
   const std::size_t parts_per_sample_;
-  std::vector<std::size_t> field_bytes_;  // bytes of each field in a row
+  std::vector<std::size_t> field_bytes_;  // for each field, its bytes in a row
   std::size_t row_bytes_ = 0;             // bytes of a row
   std::uint64_t table_bytes_ = 0;
   mutable std::vector<Entry> table_;  // an entry for each part; empty if even the table exceeds the budget

@@ -24,7 +24,7 @@ class Image {
  public:
   explicit Image(std::filesystem::path path);
 
-  [[nodiscard]] const PictureSize& size() const noexcept { return size_; }  // the image's size after rotation
+  [[nodiscard]] const PictureSize& size() const noexcept { return size_; }  // size after rotation
   [[nodiscard]] const format::PictureSigns& signs() const noexcept { return signs_; }
   // Returns the largest factor of 1, 2, 4 and 8 by which decoding can reduce the image so that at least `height` rows and
   // `width` columns remain. The factor is always 1 for PNG.

@@ -17,7 +17,7 @@ namespace millrace {
 class InputFile;
 }
 namespace millrace::format {
-struct PassedOver;  // format/deflate.h
+struct PassedOver;  // defined in format/deflate.h
 }
 
 namespace millrace::data {

@@ -181,7 +181,8 @@ class FileTokens final : public TokenArray {
                      .next = "remove it; a file in a cache folder is made again from its sources"});
   }
 
-  // Refuses a file whose first bytes are a header. They would be learned as ids, and would shift or split all other ids.
+  // Refuses a file whose first bytes are a header. The header's bytes would be learned as ids, and would shift or split all
+  // other ids.
   void refuse_a_header() const {
     std::array<char, sizeof(Header::magic)> start{};
     if (file_.size() < start.size()) return;

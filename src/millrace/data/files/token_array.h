@@ -41,7 +41,7 @@ class TokenArray {
   TokenArray& operator=(const TokenArray&) = delete;
 
   [[nodiscard]] std::int64_t size() const noexcept { return size_; }
-  [[nodiscard]] std::size_t token_bytes() const noexcept { return token_bytes_; }  // 2 or 4
+  [[nodiscard]] std::size_t token_bytes() const noexcept { return token_bytes_; }  // bytes of a token, 2 or 4
   [[nodiscard]] std::uint64_t vocab_size() const noexcept { return vocab_size_; }
   // Returns the number of each document's first token.
   [[nodiscard]] std::span<const std::int64_t> documents() const noexcept { return documents_; }

@@ -150,7 +150,7 @@ struct Loader::Impl {
     next_look = steady_nanoseconds() + interval;
   }
 
-  // Adjusts the number of readers and batches ahead. If there is nothing to adjust, it is called rarely.
+  // Adjusts the number of readers and batches ahead. If there is nothing left to adjust, look() is called less often.
   void look() {
     const detail::ThreadUsage usage = engine->usage();
     detail::Measured now{.seconds = steady_seconds() - mark.seconds,

@@ -30,8 +30,8 @@ class Arena {
 };
 
 struct LoaderOptions {
-  // Number of a rank's rows in a batch. It is the number from each data set that sets no batch size of its own; with
-  // Grouping::mix, the number from all data sets together.
+  // A rank's rows in a batch. This is the number from each data set that sets no batch size of its own; with Grouping::mix, the
+  // number from all data sets together.
   std::int64_t batch_size = 1;
   bool shuffle = false;
   bool drop_last = false;
@@ -47,7 +47,8 @@ struct LoaderOptions {
   double max_bad_fraction = 0.001;
   std::uint64_t max_buffer_bytes = 0;  // limit for the bytes of all slots; 0 = 1 GiB, or three batches if they are larger
   bool accepts_changed = false;        // value of data.accept_changed; see Loader::check_data
-  // While the consumer waits, raises the number of batches ahead and, if it was chosen, of readers. This changes no bits.
+  // While the consumer waits, raises the number of batches ahead, and also the number of readers if the loader chose it. The
+  // bits of the batches do not change.
   bool adapts = true;
   bool looks_ahead = true;                       // announces reads to sources that use it: see Source::looks_ahead
   std::string called = "the data set";           // how messages call the data, for example "the validation data"
@@ -155,7 +156,7 @@ class Loader {
   [[nodiscard]] std::int64_t rows_per_batch() const noexcept;  // number of this rank's rows in a full batch, over all data sets
   [[nodiscard]] std::vector<DatasetPlan> dataset_plans() const;
   [[nodiscard]] Counters counters() const;
-  [[nodiscard]] std::vector<SlowFile> slow_files() const;     // the slowest file first
+  [[nodiscard]] std::vector<SlowFile> slow_files() const;     // sorted, the slowest file first
   [[nodiscard]] int readers() const noexcept;                 // number of readers that are in use now
   [[nodiscard]] std::string readers_reason() const;           // returns a line for the plan about the latest choice of readers
   [[nodiscard]] std::uint64_t buffer_bytes() const noexcept;  // number of bytes of all slots

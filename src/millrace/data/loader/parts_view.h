@@ -8,8 +8,8 @@
 
 namespace millrace::data::detail {
 
-// With Keeps::rows a part is a sample's row: its fields in order, each aligned to 16 bytes. With Keeps::parts a part is that of
-// the source. The functions mean the same as those of Source. If keeps() is false, no other function may be called.
+// With Keeps::rows a part is a row of a sample: the row's fields in order, each aligned to 16 bytes. With Keeps::parts a part is
+// a part of the source. The functions mean the same as those of Source. If keeps() is false, no other function may be called.
 class PartsView {
  public:
   // Throws ConfigError if the source breaks its promise: see check_keeping().

@@ -31,13 +31,13 @@ class SlowReads {
   // Records a read of `rows` rows from the source itself, not from a cache. `where` returns the place of the read if it is slow,
   // as Source::describe() gives it.
   void note(std::int64_t nanoseconds, std::int64_t rows, const std::function<std::string()>& where) noexcept;
-  [[nodiscard]] std::vector<Loader::SlowFile> files() const;  // the slowest file first
+  [[nodiscard]] std::vector<Loader::SlowFile> files() const;  // sorted, the slowest file first
 
  private:
   void note_quick(const std::function<std::string()>& where) noexcept;
 
   std::atomic<std::int64_t> usual_ns_{0}, usual_rows_{0};
-  std::atomic<std::uint64_t> quick_{0};  // reads since the first slow read
+  std::atomic<std::uint64_t> quick_{0};  // number of quick reads since the first slow read
   std::atomic<bool> any_{false};         // true if there was a slow read
   mutable std::mutex mutex_;
   std::map<std::string, Loader::SlowFile> files_;

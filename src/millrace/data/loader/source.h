@@ -98,7 +98,7 @@ class Source {
  public:
   virtual ~Source() = default;
   [[nodiscard]] virtual std::span<const Field> fields() const = 0;  // must not change during the source's life
-  [[nodiscard]] virtual std::int64_t size() const = 0;              // number of samples
+  [[nodiscard]] virtual std::int64_t size() const = 0;              // number of samples in the data set
   // Writes sample indices[i] to row i of every field. Throws DataError with the file and the sample if a sample can't be read.
   virtual void read(std::span<const std::int64_t> indices, Rows rows, const ReadRandom& random) const = 0;
   // Returns a text that identifies the reading options: everything that changes the samples made from the same files. For data
@@ -135,7 +135,7 @@ class Source {
   // The functions from here on are called only with Keeps::parts. load() of a sample's parts followed by finish() must give the
   // same bytes as read() of that sample. parts() is the number of parts.
   [[nodiscard]] virtual std::int64_t parts() const { return size(); }
-  [[nodiscard]] virtual std::size_t parts_per_sample() const { return 1; }  // at most kMostParts
+  [[nodiscard]] virtual std::size_t parts_per_sample() const { return 1; }  // number of parts of each sample, at most kMostParts
   // Writes the parts of a sample, in the order in which finish() expects them. If parts are chosen at random, random(0) must be
   // used.
   virtual void parts_of(std::int64_t index, const ReadRandom&, std::span<std::int64_t> parts) const { parts[0] = index; }

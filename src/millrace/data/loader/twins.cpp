@@ -80,8 +80,8 @@ std::vector<std::string> same_sources(const std::vector<Dataset>& training, cons
   return lines;
 }
 
-// Returns a line for each field whose numbers mean other things in the validation than in the training. This happens if the two
-// have separate folders, and one of the folders lacks a class.
+// Returns a line for each field whose numbers mean other things in the validation data than in the training data. This happens
+// if both have folders of their own, and one of the folders lacks a class.
 std::vector<std::string> other_meanings(const std::vector<Dataset>& training, const std::vector<Dataset>& validation) {
   std::vector<std::string> lines;
   for (const Dataset& here : validation) {

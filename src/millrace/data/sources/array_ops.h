@@ -40,12 +40,12 @@ struct Window {
 
   std::int64_t outer = 1;                // number of consecutive arrays, all of which are cut in the same way
   std::span<const Axis> axes;            // a window for each axis; at least one
-  bool reflects = false;                 // true: elements outside the array mirror it; false: they are `fill`
+  bool reflects = false;                 // true: elements outside the array are its mirror image; false: they are `fill`
   std::span<const std::byte> fill = {};  // the bytes of one element
 };
 
-// Copies the window. If it reflects, it may extend at most whole - 1 elements beyond each end of the array. `from` and `to` must
-// not overlap.
+// Copies the window. With `reflects` the window may extend at most whole - 1 elements beyond each end of the array. `from` and
+// `to` must not overlap.
 void copy_window(const Window& window, const std::byte* from, std::byte* to);
 
 // Returns (value / 255 - mean) / deviation for each value of a byte.

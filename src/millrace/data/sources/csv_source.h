@@ -30,7 +30,7 @@ struct CsvField {
 struct TableSeen {
   char separator = ',';
   bool had_mark = false;             // true: the file begins with a byte-order mark
-  std::int64_t rows = 0;             // rows after the header
+  std::int64_t rows = 0;             // number of rows after the header
   std::vector<std::string> columns;  // names of the columns
   // For each column: "numbers", "numbers with decimal commas" or "text"; "" if the table has no rows.
   std::vector<std::string> holds;

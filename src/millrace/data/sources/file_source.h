@@ -19,7 +19,7 @@ namespace millrace::data {
 
 struct FileSamples {
   std::string field = "x";      // the field's name if the file has one array; arrays of a .npz have their own names
-  Pixels pixels = Pixels::rgb;  // how pictures are read
+  Pixels pixels = Pixels::rgb;  // the channels that pictures get: gray or colour
 };
 
 // Sample i is file i. How it is read depends on the ending of its name:

@@ -178,8 +178,8 @@ void NiftiSource::will_need(std::span<const std::int64_t> indices, const ReadRan
   for (const std::int64_t index : indices) will_need_file(files_[static_cast<std::size_t>(index)]);
 }
 
-// Returns the bytes of a part. A file that can't be read gets the size of the first file. Its error must come from the read,
-// because data.bad_samples applies to reads.
+// Returns the bytes of a part. For a file that can't be read, returns the size of the first file. The file's error must come
+// from the read, because data.bad_samples applies to reads.
 std::size_t NiftiSource::part_bytes(std::int64_t part) const {
   std::atomic<std::size_t>& size = sizes_[static_cast<std::size_t>(part)];
   if (size.load(std::memory_order_relaxed) == 0) {

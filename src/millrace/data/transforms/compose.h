@@ -30,8 +30,8 @@
 
 namespace millrace::data {
 
-// Writes all of `out` from `in`, with numbers from `random` if it needs any. Several threads call it at once; it must not call
-// ATen or use OpenMP. `in` and `out` are valid during the call. A DataError is taken as an error of the sample, so
+// Writes all of `out` from `in`, with numbers from `random` if they are needed. Several threads call the function at once; it
+// must not call ATen or use OpenMP. `in` and `out` are valid during the call. A DataError is taken as an error of the sample, so
 // data.bad_samples applies; any other error of Millrace ends the run.
 using MapFunction = std::function<void(const Sample& in, const MutableSample& out, const SampleRandom& random)>;
 

@@ -425,7 +425,7 @@ class Machine {
     }
   }
 
-  // Takes the attributes of an object. They are kept if the object's class is outside the list. The attributes of a dict, such
+  // Takes the attributes of an object, which are kept if the object's class is outside the list. The attributes of a dict, such
   // as the versions of modules in a state_dict, are dropped, because they are not among its items.
   void build() {
     const std::uint32_t state = pop();

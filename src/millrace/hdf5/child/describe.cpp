@@ -354,7 +354,7 @@ std::string describe(int descriptor, const std::string& request) {
   } catch (const MissingError& error) {
     answer = WireWriter();
     answer.put(Answer::missing).text(error.what()).text(error.has());
-  } catch (const std::exception& error) {  // a LibraryError or std::bad_alloc
+  } catch (const std::exception& error) {  // a LibraryError or std::bad_alloc, caused by the file
     answer = WireWriter();
     answer.put(Answer::refused).text(error.what());
   }

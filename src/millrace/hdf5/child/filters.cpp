@@ -101,7 +101,7 @@ std::size_t lz4_filter(unsigned flags, std::size_t, const unsigned*, std::size_t
   return (flags & H5Z_FLAG_REVERSE) != 0 ? lz4_decode(bytes, buffer_size, buffer) : lz4_encode(bytes, buffer_size, buffer);
 }
 
-// The lzf filter. Its third value is the size of the chunk.
+// The lzf filter. The third value of its settings is the size of the chunk.
 std::size_t lzf_filter(unsigned flags, std::size_t values, const unsigned* value, std::size_t bytes, std::size_t* buffer_size,
                        void** buffer) {
   if ((flags & H5Z_FLAG_REVERSE) == 0 || values < 3 || value[2] == 0 || value[2] / 264 > bytes) return 0;
@@ -157,9 +157,9 @@ bool unpack_block(unsigned packing, const unsigned char* from, std::size_t have,
   return ZSTD_decompress(to, want, from, have) == want;
 }
 
-// The filter's values: two for its version, bytes per element, elements per block (0: about 8 KB), compression of blocks.
-// Compressed data begin with the whole size (8 bytes) and the bytes of a block (4). Then come the blocks, each preceded by its
-// size (4). If fewer than eight elements remain at the end, they are stored unchanged.
+// The bitshuffle filter. Its settings are: two values for its version, bytes per element, elements per block (0: about 8 KB),
+// compression of blocks. Compressed data begin with the size of the whole (8 bytes) and the bytes of a block (4). Then come the
+// blocks, each preceded by its size (4). If fewer than eight elements remain at the end, they are stored unchanged.
 std::size_t bitshuffle_filter(unsigned flags, std::size_t values, const unsigned* value, std::size_t bytes,
                               std::size_t* buffer_size, void** buffer) {
   constexpr std::size_t kMost = std::size_t{1} << 32U;

@@ -192,7 +192,7 @@ int run(int count, char** words) {
     return 2;
   }
   // Ignores the signals with which a batch system or a service manager asks all processes of a job to stop. The program that
-  // started this process needs answers until it has finished its step and saved; then it ends this process.
+  // started this process still needs answers until it has finished its step and saved; then that program ends this process.
   for (const int ignored : {SIGPIPE, SIGTERM, SIGINT, SIGHUP, SIGUSR1}) ::signal(ignored, SIG_IGN);
   start_library();
   if (job == "describe_all") return describe_all();

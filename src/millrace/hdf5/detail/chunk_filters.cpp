@@ -59,8 +59,8 @@ std::uint64_t big_endian(const std::byte* from, int bytes) {
   return value;
 }
 
-// Undoes the lz4 filter. The stored bytes begin with the whole size (8 bytes) and the size of a block (4). Then come the blocks,
-// each preceded by its size (4). A block of full size is not compressed.
+// Undoes the lz4 filter. The stored bytes begin with the size of the whole chunk (8 bytes) and the size of a block (4). Then
+// come the blocks, each preceded by its stored size (4). A block of full size is not compressed.
 const char* undo_lz4(std::span<const std::byte> in, std::span<std::byte> out) {
   constexpr const char* kDamaged = "its lz4 data are damaged";
   if (in.size() < 12 || big_endian(in.data(), 8) != out.size()) return "its lz4 data are not of a chunk's size";
@@ -201,7 +201,8 @@ std::uint32_t fletcher32(std::span<const std::byte> bytes) noexcept {
     first += std::to_integer<std::uint64_t>(bytes[even]) << 8U;
     second += first;
   }
-  // The library folds carries instead of dividing. If the remainder is 0, its result is 65535, unless only zeros were added.
+  // The library folds carries instead of dividing. For a remainder of 0 the sum is therefore 65535, unless only zeros were
+  // added.
   const auto fold = [&](std::uint64_t sum, bool only_zeros) {
     const auto rest = static_cast<std::uint32_t>(sum % 65535);
     return rest == 0 && !only_zeros ? 65535U : rest;

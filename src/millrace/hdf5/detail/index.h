@@ -49,7 +49,7 @@ class Index {
   void read();
   std::filesystem::path path_;
   std::string bytes_;                                       // bytes of the index file; entries_ refers to them
-  std::unordered_map<std::string_view, Entry> entries_;     // by absolute path
+  std::unordered_map<std::string_view, Entry> entries_;     // the key is the file's absolute path
   std::unordered_map<std::string, std::string> new_bytes_;  // bytes of the added entries, by absolute path
 };
 

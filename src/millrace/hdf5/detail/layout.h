@@ -26,15 +26,15 @@ struct Layout {
   std::string fill;                    // bytes of one element; empty: undefined
   std::uint64_t address = kNoAddress;  // offset in the file of contiguous data
   std::vector<std::uint32_t> filters;
-  Shape grid;                     // chunks along each axis
-  std::vector<Chunk> chunks;      // in C order over the grid
+  Shape grid;                     // number of chunks along each axis
+  std::vector<Chunk> chunks;      // the chunks in C order over the grid
   std::uint64_t chunk_bytes = 0;  // bytes of a decoded chunk
   std::vector<Digest> digests;
   Attributes attributes;
 };
 
 struct Contents {
-  Attributes attributes;  // attributes of the root
+  Attributes attributes;  // attributes of the root group
   std::vector<Layout> readable;
   std::vector<Unreadable> unreadable;
 };

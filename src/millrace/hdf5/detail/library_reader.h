@@ -30,7 +30,7 @@ class LibraryReader {
   void ask(const InputFile& file, std::string_view name, const Shape& offset, const Shape& count, std::span<std::byte> out,
            const std::string& label);
   std::mutex mutex_;
-  std::optional<Process> process_;  // guarded by mutex_
+  std::optional<Process> process_;  // protected by mutex_
 };
 
 }  // namespace millrace::hdf5::detail

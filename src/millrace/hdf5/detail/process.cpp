@@ -166,7 +166,7 @@ std::optional<std::string> Process::receive_frame() {
 
 std::string Process::how_it_ended() {
   if (process_ < 0) return "ended before";
-  // If the child has not closed its end of the socket, it has sent nonsense and would not end by itself, so it is killed.
+  // If the child has not closed its end of the socket, the child has sent nonsense and would not end by itself, so it is killed.
   std::byte next{};
   errno = 0;
   if (::recv(socket_, &next, 1, MSG_PEEK | MSG_DONTWAIT) > 0 || errno == EAGAIN) ::kill(process_, SIGKILL);

@@ -54,7 +54,7 @@ class HostMemory {
 struct Room {
   std::uint64_t bytes = 0;
   c10::Device device = c10::Device(c10::kCPU);
-  void make_in(HostMemory& memory) const;  // may be called by any thread
+  void make_in(HostMemory& memory) const;  // any thread may call this
 };
 [[nodiscard]] Room room_for(const Content& content);
 

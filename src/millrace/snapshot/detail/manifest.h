@@ -28,7 +28,7 @@ struct FileRecord {
 
 struct Manifest {
   std::int64_t step = 0;
-  std::map<std::string, FileRecord> files;  // all files except the manifest
+  std::map<std::string, FileRecord> files;  // records of all files except the manifest
 };
 
 // Returns true if the name has only letters, digits, '_', '-' and '.', and does not begin with '.'. Names of models and parts

@@ -8,7 +8,7 @@
 
 namespace millrace::snapshot::detail {
 
-[[nodiscard]] std::string text_of(const at::Tensor& tensor);  // the tensor's bytes
+[[nodiscard]] std::string text_of(const at::Tensor& tensor);  // returns the tensor's bytes
 void expect_equal(const Tensors& a, const Tensors& b);
 void expect_equal(const Content& a, const Content& b);
 

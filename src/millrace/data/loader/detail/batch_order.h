@@ -20,9 +20,9 @@ namespace millrace::data::detail {
 
 struct BatchOrderOptions {
   Grouping grouping = Grouping::each;
-  std::optional<std::int64_t> samples_per_epoch = {};  // used only by Grouping::mix
-  // Number of a rank's rows in a batch. It is the number from each data set that sets no batch size of its own; with
-  // Grouping::mix, the number from all data sets together.
+  std::optional<std::int64_t> samples_per_epoch = {};  // samples in an epoch; used only by Grouping::mix
+  // A rank's rows in a batch. This is the number from each data set that sets no batch size of its own; with Grouping::mix, the
+  // number from all data sets together.
   std::int64_t batch_size = 1;
   bool shuffle = false;
   bool drop_last = false;

@@ -52,7 +52,7 @@ struct BatchSlot {
   std::byte* const memory;
   const std::size_t bytes;
   std::vector<GroupSlot> groups;
-  std::vector<MixedRow> places;  // used only by Grouping::mix
+  std::vector<MixedRow> places;  // the sample of each row; used only by Grouping::mix
   std::mutex mutex;
   std::vector<BadRow> bad;  // protected by mutex while tickets run
 };

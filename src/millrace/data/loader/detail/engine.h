@@ -129,8 +129,8 @@ class Engine {
     make_slots(*state_->run);  // no lock is needed, because only this thread replaces the run
   }
 
-  // Ends the readers. Returns false if a reader did not leave its ticket in time. That reader is abandoned; when its ticket
-  // ends, it frees what it holds.
+  // Ends the readers. Returns false if a reader did not leave its ticket in time. Such a reader is abandoned; it frees what it
+  // holds when its ticket ends.
   bool stop() noexcept {
     std::vector<std::unique_ptr<Slot>> freed;
     std::unique_lock lock(state_->mutex);

@@ -55,8 +55,8 @@ struct StepKind {
 [[nodiscard]] SourcePtr open_below(const Part& part);
 [[nodiscard]] Step open_step(const Part& part);
 
-// Returns the files of all `names`, in the given order. A pattern such as "*.h5" gives the files that match it; a folder gives
-// its files that end in one of `endings`. Both are sorted by name.
+// Returns the files of all `names`, in the given order. For a pattern such as "*.h5" these are the files that match, for a
+// folder the files in it that end in one of `endings`; both are sorted by name.
 [[nodiscard]] std::vector<std::filesystem::path> files_of(const Part& part, const std::vector<std::string>& names,
                                                           const std::vector<std::string>& endings);
 
