@@ -24,8 +24,7 @@ class SavedJson {
   [[nodiscard]] SavedJson operator[](const std::string& key) const;           // returns the value of an object at this key
   [[nodiscard]] std::optional<SavedJson> find(const std::string& key) const;  // like operator[]; nullopt if the key is missing
   [[nodiscard]] std::vector<std::pair<std::string, SavedJson>> members() const;
-  [[nodiscard]] std::vector<SavedJson> list(
-      std::optional<std::size_t> size = {}) const;  // an array, with `size` elements if given
+  [[nodiscard]] std::vector<SavedJson> list(std::optional<std::size_t> size = {}) const;  // an array, of this length if given
 
   [[nodiscard]] std::int64_t integer(std::int64_t lowest, std::int64_t highest = std::numeric_limits<std::int64_t>::max()) const;
   [[nodiscard]] double number() const;

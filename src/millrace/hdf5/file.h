@@ -53,8 +53,8 @@ struct OpenOptions {
 class File {
  public:
   // Starts the child for the metadata of `datasets` (empty: the whole file). Throws DataError if the file is not HDF5, is
-  // truncated or crashed the library, and if a data set is missing (the message lists the existing ones) or has a type without a
-  // DType.
+  // truncated or crashed the library. Also throws DataError if a data set is missing (the message lists the existing ones) or
+  // has a type without a DType.
   [[nodiscard]] static std::shared_ptr<const File> open(const std::filesystem::path& path,
                                                         std::span<const std::string> datasets = {});
   // Called in the calling thread with a file's index in `paths` and the file's error.

@@ -134,8 +134,8 @@ std::filesystem::path detail::write_image(Fs& fs, const std::filesystem::path& r
     const bool is_first = !fs.exists(snapshots);
     fs.create_directories(snapshots);
     if (is_first) fs.sync_directory(run);
-    // A file system that does not know its size, as some mounted by FUSE, also reports 0. There, whether the snapshot fits
-    // becomes known only from the write.
+    // Some file systems, such as some mounted by FUSE, do not know their size and also report 0. For them only the write itself
+    // shows whether the snapshot fits.
     if (const std::uint64_t free = fs.free_bytes(snapshots); free > 0 && free < needed) {
       throw SnapshotError({"it needs " + with_commas(static_cast<std::int64_t>(needed)) + " bytes, " +
                                with_commas(static_cast<std::int64_t>(free)) + " are free",

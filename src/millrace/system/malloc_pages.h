@@ -1,8 +1,8 @@
 // The size of the pages in which malloc requests memory.
 //
 // A step uses the same megabytes of tensors again and again. With pages of 2 MB the CPU has fewer addresses to look up, and the
-// kernel has fewer pages to clear, so steps take 3 to 5 % less time (docs/decisions/0050). glibc requests such pages if the
-// environment says so. It reads the environment once, before main. The kernel then grants the pages if its setting is
+// kernel has fewer pages to clear. So steps take 3 to 5 % less time (docs/decisions/0050). glibc requests such pages if the
+// environment says so; glibc reads the environment once, before main. The kernel then grants the pages if its setting is
 // "madvise", as in many distributions.
 #pragma once
 

@@ -57,10 +57,10 @@ struct NiftiHeader {
 // files, pass the header file.
 [[nodiscard]] bool is_nifti(const std::filesystem::path& path);
 
-// A volume that is open for reading; its header was checked against the size of the file. Const and thread-safe. Each read
+// A volume that is open for reading; its header was checked against the size of the file. Constant and thread-safe. Each read
 // inflates a compressed file completely, into a buffer that the thread keeps. The buffer is as large as the largest file and
-// volume that the thread has read. Throws DataError with the name of the file if it has no NIfTI header, the header is
-// impossible, voxels are missing, or the gzip stream is damaged or longer than the header says.
+// volume that the thread has read. Throws a DataError with the name of the file if the NIfTI header is missing or impossible, if
+// voxels are missing, or if the gzip stream is damaged or longer than the header says.
 class NiftiFile {
  public:
   explicit NiftiFile(const std::filesystem::path& path);  // for a pair, `path` may be either file

@@ -136,8 +136,8 @@ class Source {
   // same bytes as read() of that sample. parts() is the number of parts.
   [[nodiscard]] virtual std::int64_t parts() const { return size(); }
   [[nodiscard]] virtual std::size_t parts_per_sample() const { return 1; }  // number of parts of each sample, at most kMostParts
-  // Writes the parts of a sample, in the order in which finish() expects them. If parts are chosen at random, random(0) must be
-  // used.
+  // Writes the numbers of the sample's parts, in the order in which finish() expects them. If parts are chosen at random, use
+  // random(0).
   virtual void parts_of(std::int64_t index, const ReadRandom&, std::span<std::int64_t> parts) const { parts[0] = index; }
   [[nodiscard]] virtual std::size_t part_bytes(std::int64_t) const { return 0; }     // bytes that load() writes, at least 1
   virtual void load(std::int64_t /*part*/, std::span<std::byte> /*bytes*/) const {}  // throws the errors of read()

@@ -23,7 +23,7 @@ namespace millrace::data {
 
 struct PipelineInput {
   std::filesystem::path folder;                 // relative paths start here; empty: the current folder
-  std::string name = "the pipeline";            // how messages begin a place in the JSON, such as the name of a file
+  std::string name = "the pipeline";            // what stands before a place in messages, such as the name of a file
   std::vector<MapFunction> functions = {};      // functions of the parts of kind "map", by number; JSON can't hold functions
   std::vector<std::string>* notices = nullptr;  // gets lines about the data, such as how many files of a folder are not read
 };

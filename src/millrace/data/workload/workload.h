@@ -68,7 +68,7 @@ struct LoaderKeys {
 struct Workload {
   Json data;                               // the JSON of the pipeline: see pipeline_json.h
   LoaderKeys loader;                       // all keys of the JSON except "data"
-  std::string name;                        // how messages begin a place in the JSON
+  std::string name;                        // what stands before a place in messages
   std::vector<MapFunction> functions;      // see PipelineInput::functions
   [[nodiscard]] std::string kind() const;  // returns the kind of the topmost part
 };

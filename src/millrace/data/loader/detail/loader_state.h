@@ -27,8 +27,8 @@ struct LoaderState {
 // Returns, for one data set, the fingerprint of its source; for several, their names and fingerprints in order.
 [[nodiscard]] std::string fingerprint_of(const std::vector<Dataset>& datasets);
 [[nodiscard]] Json to_json(const LoaderState& state);
-// The result of comparing the data with that of the snapshot by other means than the fingerprint. With `unknown` the
-// fingerprints are compared, but data with another fingerprint may still be the same.
+// What is known about the data in comparison with that of the snapshot, before fingerprints are compared. With `unknown` the
+// fingerprints decide, but data with another fingerprint may still be the same.
 enum class DataCheck : std::uint8_t { same, unknown, changed };
 
 // Reads to_json()'s result. Throws SnapshotError if `json` is not a loader's state, or if its data, batches or order are not
