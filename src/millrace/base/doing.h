@@ -36,7 +36,6 @@ void doing_moved() noexcept;  // call when an operation has ended; changes doing
 // Writes "step 12, backward of generator, aten::convolution_backward [2, 8] x [16, 8]" into `text`, zero-terminated, and
 // returns its length; "" if nothing is known. Allocates nothing, takes no lock.
 std::size_t describe_doing(char* text, std::size_t size) noexcept;
-[[nodiscard]] Doing::Text doing_now(
-    Doing::Level level) noexcept;  // "" if no scope has set `level`; may mix an old and a new text
+[[nodiscard]] Doing::Text doing_now(Doing::Level level) noexcept;  // "" = nothing; may mix an old and a new text
 
 }  // namespace millrace

@@ -80,8 +80,7 @@ class Layers {
   // Adds defaults of a recipe, a preset or the config of a run, with nested or dotted keys. Their relative paths are looked for
   // in each of `folders` in turn.
   void add_values(const Json& values, const std::string& origin, std::vector<std::filesystem::path> folders = {});
-  void add_file(
-      const std::filesystem::path& path);  // also adds problems, for resolve(); .json (with comments), .toml, .yaml, .yml
+  void add_file(const std::filesystem::path& path);  // .json (with comments), .toml, .yaml or .yml; problems are kept
   // Reads a file of another program: add_file() calls `convert`, which turns the file's tree into Millrace's keys or aliases.
   // YAML values in the tree are texts. A key that keeps its path keeps its line in messages.
   struct Foreign {

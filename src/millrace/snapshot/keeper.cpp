@@ -99,9 +99,7 @@ void Keeper::retain(const Retention& retention, const Tell& warn) {
     std::vector<std::filesystem::path> hidden;
     for (const std::string& name : not_kept(retention, warn)) {
       const std::filesystem::path place = snapshots_ / detail::beside_name(detail::kRemoved, name);
-      if (detail::is_taken(place) && !detail::is_our_leftover(fs_, place))
-        continue;  // if the name belongs to a foreign folder,
-                   // that folder stays
+      if (detail::is_taken(place) && !detail::is_our_leftover(fs_, place)) continue;  // a foreign folder stays
       warned(warn, [&] {
         fs_.remove_all(place);
         fs_.rename(snapshots_ / name, place);

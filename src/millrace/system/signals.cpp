@@ -71,9 +71,7 @@ void write_words(const char* text) noexcept { (void)!::write(words_go_to.load(),
 extern "C" void on_alarm(int) {
   const int number = pending.load();
   if (number == 0 || !is_before_first_step.load()) return;
-  if (on_terminal.load())
-    write_words("\n");  // a line on the terminal may be incomplete because it is redrawn; the text begins
-                        // on the next line
+  if (on_terminal.load()) write_words("\n");  // the line may be incomplete, because it is redrawn
   write_words(kStoppedBy);
   write_words(signal_name(number));
   write_words(kBeforeFirstStep);
