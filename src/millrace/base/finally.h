@@ -18,7 +18,7 @@ std::invoke_result_t<Work> finally(Work&& work, After&& after) {
     } catch (...) {
       try {
         after();
-      } catch (const std::exception&) {  // dropped: it usually has the same cause as the first error
+      } catch (const std::exception&) {  // this error is dropped, because it usually has the same cause as the first one
       }
       throw;
     }

@@ -13,7 +13,7 @@ namespace millrace {
 [[nodiscard]] std::string human_bytes(double bytes);        // "3.1 GB" (powers of 1000), "812 kB", "17 B"
 [[nodiscard]] std::string human_duration(double seconds);   // "0.8 s", "42 s", "3 min 10 s", "2 h 05 min", "3 d 4 h"
 [[nodiscard]] std::string human_rate(double per_second);    // "18.4k", "3.21M", "742", "0.52"
-[[nodiscard]] std::string fixed(double value, int digits);  // 2.3170; "nan", "inf", "-inf" for the other values
+[[nodiscard]] std::string fixed(double value, int digits);  // 2.3170; "nan", "inf" or "-inf" for a value that is not finite
 [[nodiscard]] std::string significant(double value,
                                       int digits);  // shortest with `digits` significant digits: 3e-04, 0.001, 12.4
 // Like significant(), but no later version changes the form, because these texts are stored and compared with later ones:

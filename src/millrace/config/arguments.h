@@ -24,7 +24,7 @@ class Arguments {
   std::vector<std::string> values(std::initializer_list<std::string_view> names);
   std::optional<std::string> value(std::string_view name);  // returns the value that was given last
   std::int64_t integer(std::string_view name, std::int64_t otherwise, std::int64_t minimum);
-  bool flag(std::string_view name);  // --name, --no-name, --name=true|false, --name true|false
+  bool flag(std::string_view name);  // accepts --name, --no-name, --name=true|false, --name true|false
   // Takes the first word that is not an option; nullopt if all words are options.
   std::optional<std::string> positional();
   std::vector<std::string> rest() { return std::move(words_); }  // returns the words that were not taken so far
