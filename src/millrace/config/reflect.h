@@ -106,7 +106,7 @@ consteval bool has_c_array(const std::tuple<Specs...>& specs) {
       []<auto... Member>(const FieldSpec<Member>&...) { return (std::is_array_v<MemberType<Member>> || ...); }, specs);
 }
 
-// Makes a readable compile error of a struct that its fields() does not describe.
+// Gives a readable compile error for a struct that can't be a config, such as one with a member that fields() lacks.
 template <class T>
 consteval bool check_struct() {
   static_assert(std::is_aggregate_v<T>, "a config struct must be an aggregate: no constructors, no private members");

@@ -65,7 +65,7 @@ struct Resolved {
   Json values;                                 // nested: values["optim"]["learning_rate"]
   std::map<std::string, std::string> origins;  // for each key, such as "optim.learning_rate": "flag --optim.learning_rate",
                                                // "default", "preset small" or "file a.toml:7"
-  std::vector<std::string> notices;            // e.g. that resume = null in TOML was accepted as empty
+  std::vector<std::string> notices;            // for example that resume = null in TOML was accepted as empty
 };
 
 // Collects layers, lowest precedence first; then resolve() checks all of them at once. The order is

@@ -56,7 +56,7 @@ class RandomScope {
   // Returns the next site of the innermost scope, for a tensor of `elements` elements. Outside any scope the key is drawn from
   // ATen's default CPU generator. So torch.manual_seed repeats a layer that is used alone, as torch users expect.
   [[nodiscard]] static Site next_site(std::int64_t elements);
-  [[nodiscard]] static std::optional<Position> position();  // that of the innermost scope; nullopt if there is none
+  [[nodiscard]] static std::optional<Position> position();  // of the innermost scope; nullopt if there is no scope
   // Returns the site at this position, for a tensor of `elements` elements. Ignores `position.recorder`.
   [[nodiscard]] static Site site_at(const Position& position, std::int64_t elements);
   // Returns true while a device records the innermost scope of this thread. A value that the host computes meanwhile would be

@@ -145,7 +145,7 @@ EventWriter::EventWriter(Fs& fs, const std::filesystem::path& folder, std::funct
 
 EventWriter::~EventWriter() { flush(); }
 
-// message SessionLog { SessionStatus status = 1; } with START = 1, the event's field 7.
+// Writes the event's field 7: message SessionLog { SessionStatus status = 1; } with the status START = 1.
 void EventWriter::goes_on_at(std::int64_t step) {
   Encoder log;
   log.varint(1, 1);

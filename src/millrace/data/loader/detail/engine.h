@@ -376,7 +376,7 @@ class Engine {
     }
   }
 
-  // Called with the mutex locked.
+  // Closes the current run, begins another one and wakes the readers. Called with the mutex locked.
   void begin_run(std::uint64_t first_batch) {
     if (state_->run) close(*state_, *state_->run);
     state_->run = std::make_shared<Run>(first_batch, state_->cells);
