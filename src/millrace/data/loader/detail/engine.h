@@ -66,7 +66,7 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   [[nodiscard]] int readers() const noexcept { return std::min(state_->active.load(), static_cast<int>(threads_.size())); }
-  [[nodiscard]] ThreadUsage usage() const { return usage_of(threads_, state_->thread_ids()); }  // of all readers together
+  [[nodiscard]] ThreadUsage usage() const { return usage_of(threads_, state_->thread_ids()); }  // sum over the readers
   [[nodiscard]] std::size_t slots() const {
     const std::lock_guard lock(state_->mutex);
     return state_->made;
