@@ -10,7 +10,7 @@ namespace millrace {
 namespace {
 
 constexpr int kDigits = 6;
-constexpr double kEven = 1e-3;  // largest spread of even steps, as a fraction of their mean
+constexpr double kEven = 1e-3;  // steps count as even if they differ by at most this fraction of their mean
 
 double step_at(std::span<const double> values, std::size_t i, double period) {
   const double step = values[i] - values[i - 1];
@@ -26,7 +26,7 @@ std::string steps_text(std::span<const double> values, double period) {
     sum += step;
   }
   const double mean = sum / static_cast<double>(values.size() - 1);
-  // Rounding to f32 moves each number by at most half of this.
+  // Rounding to f32 moves each number by at most half of this value.
   const double rounding = std::numeric_limits<float>::epsilon() * std::max(std::abs(values.front()), std::abs(values.back()));
   if (most - least <= kEven * mean + 2 * rounding) return significant(mean, kDigits);
   return significant(least, kDigits) + " to " + significant(most, kDigits);

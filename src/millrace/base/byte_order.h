@@ -8,7 +8,8 @@
 
 namespace millrace {
 
-// Bytes of each number in an element: a complex element holds two numbers.
+// Returns the size in bytes of one number of an element. An element of a complex dtype consists of two numbers, any other
+// element of one.
 [[nodiscard]] std::size_t number_size(DType dtype) noexcept;
 // Swaps the bytes of each number in place; `bytes` must hold whole elements.
 void swap_bytes(DType dtype, std::span<std::byte> bytes) noexcept;

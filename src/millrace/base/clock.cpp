@@ -19,7 +19,7 @@ double seconds_of(clockid_t clock) noexcept {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
 
-// Field 22 of /proc/self/stat: clock ticks from boot to the start of the process.
+// Returns the seconds from boot to the start of the process; field 22 of /proc/self/stat has them in clock ticks.
 std::optional<double> start_after_boot() noexcept {
   const int file = ::open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
   if (file < 0) return std::nullopt;
@@ -28,7 +28,7 @@ std::optional<double> start_after_boot() noexcept {
   ::close(file);
   if (size <= 0) return std::nullopt;
   std::string_view text(buffer.data(), static_cast<std::size_t>(size));
-  const std::size_t name_end = text.rfind(')');  // the name in field 2 may hold anything, spaces and brackets included
+  const std::size_t name_end = text.rfind(')');  // the process's name in field 2 may hold anything, spaces and brackets included
   if (name_end == std::string_view::npos) return std::nullopt;
   text.remove_prefix(name_end);
   for (int field = 2; field < 22; ++field) {

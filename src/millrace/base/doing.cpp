@@ -46,10 +46,10 @@ Doing::Text cut(const char* text) noexcept {
   return copy;
 }
 
-// A plain load and store suffice: threads that write at once may lose a beat, but not all of them.
+// A plain load and store suffice: if several threads write at once, some beats may be lost, but not all of them.
 void moved() noexcept { state.beat.store(state.beat.load(kRelaxed) + 1, kRelaxed); }
 
-// If several loops run in one process, only the texts of the first are kept, since scopes of different loops do not nest.
+// If several loops run in one process, only the scopes of the first loop count, because scopes of different loops do not nest.
 thread_local int nesting = 0;
 
 bool enter() noexcept {
@@ -141,7 +141,7 @@ std::size_t describe_doing(char* text, std::size_t size) noexcept {
     separate();
     out.add(phase.data());
   }
-  if (subject.front() != '\0') {  // the subject is written even without a phase: it shows whether a rank waits for others
+  if (subject.front() != '\0') {  // also without a phase: the subject shows whether a rank waits for others
     if (has_phase) out.add(" of ");
     if (!has_phase) separate();
     out.add(subject.data());

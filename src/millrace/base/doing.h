@@ -1,6 +1,6 @@
 // Records what the process's loop is doing now. A run's watchdog and the crash handler report the record when the loop itself
-// can't. Any thread and any signal handler may read it; a write costs a few stores. If several threads have scopes (Doing),
-// only the scopes of the first thread count until its outermost scope has ended.
+// can't. Any thread and any signal handler may read the record; a write costs a few stores. If several threads have scopes
+// (Doing), only the scopes of the thread that opened one first count, until that thread's outermost scope has ended.
 #pragma once
 
 #include <array>
@@ -13,8 +13,8 @@ namespace millrace {
 // scope has ended.
 class Doing {
  public:
-  enum class Level : std::uint8_t { task, phase, subject };  // "trial of bf16", "backward", "generator"
-  using Text = std::array<char, 64>;                         // zero-terminated
+  enum class Level : std::uint8_t { task, phase, subject };  // an example of each: "trial of bf16", "backward", "generator"
+  using Text = std::array<char, 64>;                         // the text ends with a zero byte
   Doing(Level level, const char* text) noexcept;
   ~Doing();
   Doing(const Doing&) = delete;
@@ -27,15 +27,15 @@ class Doing {
 };
 
 void doing_step(std::int64_t step) noexcept;  // 1-based; 0 = no step
-// Names the operation that begins now. `name` must live for ever; `detail` (shapes) is copied and cut to fit.
+// Records the operation that begins now. `name` must live for ever; `detail` (shapes) is copied and cut to fit.
 void doing_operation(const char* name, const char* detail) noexcept;
 void doing_moved() noexcept;  // call when an operation has ended; changes doing_beat()
 
-// Changes whenever a scope begins or ends, an operation begins, or doing_moved() is called.
+// Returns a number that changes whenever a scope begins or ends, an operation begins, or doing_moved() is called.
 [[nodiscard]] std::uint64_t doing_beat() noexcept;
 // Writes "step 12, backward of generator, aten::convolution_backward [2, 8] x [16, 8]" into `text`, zero-terminated, and
 // returns its length; "" if nothing is known. Allocates nothing, takes no lock.
 std::size_t describe_doing(char* text, std::size_t size) noexcept;
-[[nodiscard]] Doing::Text doing_now(Doing::Level level) noexcept;  // "" = nothing; a text read while it changes may be a mixture
+[[nodiscard]] Doing::Text doing_now(Doing::Level level) noexcept;  // "" = nothing; may mix an old and a new text
 
 }  // namespace millrace

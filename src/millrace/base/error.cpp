@@ -5,7 +5,7 @@
 namespace millrace {
 namespace {
 
-// Returns `text` without its trailing line breaks, its second and later lines moved right by `columns`.
+// Returns `text` without its trailing line breaks, and with its second and later lines moved right by `columns`.
 std::string indented(std::string_view text, std::size_t columns) {
   while (!text.empty() && text.back() == '\n') text.remove_suffix(1);
   std::string result;

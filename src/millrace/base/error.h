@@ -50,7 +50,7 @@ using Problem = Message;
 class ConfigError : public Error {
  public:
   explicit ConfigError(Message message);
-  explicit ConfigError(std::vector<Problem> problems);  // problems must not be empty
+  explicit ConfigError(std::vector<Problem> problems);  // `problems` must not be empty
   [[nodiscard]] const std::vector<Problem>& problems() const noexcept { return problems_; }
 
  private:
@@ -69,7 +69,7 @@ class DataError : public Error {
 };
 
 // Thrown for a file, or a part of a file, that is intact but of a kind that Millrace does not read: another dtype, a pickle of
-// other classes, an archive of code. It is reported like any other DataError, but `inspect` does not call it damage.
+// other classes, an archive of code. It is reported like any other DataError, but `inspect` does not call the file damaged.
 class UnreadKind : public DataError {
  public:
   using DataError::DataError;

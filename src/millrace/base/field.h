@@ -11,7 +11,7 @@ namespace millrace {
 
 enum class DType : std::uint8_t { boolean, u8, i8, i16, u16, i32, u32, i64, u64, f16, bf16, f32, f64, c64, c128 };
 
-// Bytes of one element.
+// Returns the number of bytes of one element.
 [[nodiscard]] std::size_t size_of(DType dtype) noexcept;
 // "bool", "u8", "i8", "i16", "u16", "i32", "u32", "i64", "u64", "f16", "bf16", "f32", "f64", "c64", "c128".
 [[nodiscard]] std::string_view name_of(DType dtype) noexcept;
@@ -28,7 +28,7 @@ struct Field {
   std::string name;
   DType dtype = DType::f32;
   Shape shape;
-  [[nodiscard]] std::size_t bytes() const;  // size of one sample
+  [[nodiscard]] std::size_t bytes() const;  // bytes of the field in one sample
   friend bool operator==(const Field&, const Field&) = default;
 };
 

@@ -1,4 +1,5 @@
-// Runs work and then clean-up that may throw, as every operation on a GPU may. A destructor can't do this: it must not throw.
+// Runs work and afterwards a clean-up that may throw, as every operation on a GPU may. A destructor can't do this, because it
+// must not throw.
 #pragma once
 
 #include <exception>
@@ -7,8 +8,8 @@
 
 namespace millrace {
 
-// Calls work(), then after(), also if work() throws. If both throw, after()'s error is dropped: the first error is the one to
-// report.
+// Calls work() and then after(), even if work() throws. If both throw, the error of after() is dropped, because the first error
+// is the one to report.
 template <class Work, class After>
 std::invoke_result_t<Work> finally(Work&& work, After&& after) {
   const auto guarded = [&]() -> std::invoke_result_t<Work> {
@@ -17,7 +18,7 @@ std::invoke_result_t<Work> finally(Work&& work, After&& after) {
     } catch (...) {
       try {
         after();
-      } catch (const std::exception&) {  // dropped: it usually has the same cause as the first error
+      } catch (const std::exception&) {  // this error is dropped, because it usually has the same cause as the first one
       }
       throw;
     }

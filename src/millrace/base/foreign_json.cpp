@@ -6,7 +6,8 @@
 namespace millrace {
 namespace {
 
-// Skips brackets inside strings: the text of an error may hold any number of them.
+// Returns true if `text` is not nested too deeply. Skips brackets inside strings, because the text of an error may hold any
+// number of them.
 bool is_shallow(std::string_view text) {
   int depth = 0;
   bool in_string = false;

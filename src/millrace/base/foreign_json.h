@@ -20,13 +20,13 @@ inline constexpr int kDeepestJson = 64;
 
 using JsonKeys = std::initializer_list<std::string_view>;  // keys of nested objects, the outermost first
 
-// The value at these keys; null if no value is there.
+// Returns the value at these keys; a JSON null if there is no value.
 [[nodiscard]] const Json& json_at(const Json& json, JsonKeys keys);
-// The text at these keys; "" if no text is there.
+// Returns the text at these keys; "" if there is no text.
 [[nodiscard]] std::string text_at(const Json& json, JsonKeys keys);
-// The finite number at these keys; nullopt if no finite number is there.
+// Returns the finite number at these keys; nullopt if there is no finite number.
 [[nodiscard]] std::optional<double> number_at(const Json& json, JsonKeys keys);
-// The number at these keys as a count, at most 1e15; 0 if no number is there or the number is negative.
+// Returns the number at these keys as a count of at most 1e15; 0 if there is no number or the number is negative.
 [[nodiscard]] std::int64_t count_at(const Json& json, JsonKeys keys);
 
 }  // namespace millrace

@@ -16,7 +16,7 @@ namespace {
 // Longer words are not compared, because the cost is quadratic and the words come from users.
 constexpr std::size_t kLongestWord = 128;
 
-// "nan", "inf" or "-inf"; empty for a finite number.
+// Returns "nan", "inf" or "-inf"; "" for a finite number.
 std::string spelled_out(double value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
@@ -58,7 +58,7 @@ bool is_numeric(const std::string& cell) {
   return cell.empty() || std::isdigit(static_cast<unsigned char>(cell[0])) != 0 || cell[0] == '-' || cell[0] == '+';
 }
 
-// Terminal columns of UTF-8 text: bytes that do not continue a character.
+// Returns the columns of UTF-8 text on a terminal: the number of bytes that do not continue a character.
 std::size_t columns_of(const std::string& cell) {
   return static_cast<std::size_t>(
       std::count_if(cell.begin(), cell.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
@@ -83,7 +83,7 @@ std::string human_bytes(double bytes) {
   std::size_t k = 0;
   while (k + 1 < kSteps.size() && std::abs(bytes) >= kSteps[k + 1].size * (k == 0 ? 1 : 0.9995)) ++k;
   const double value = bytes / kSteps[k].size;
-  // Three digits at most: 3.1 GB, 31 GB, 312 GB.
+  // Shows at most three digits: 3.1 GB, 31 GB, 312 GB.
   const bool shows_tenth = k > 0 && std::abs(value) < 9.95;
   return fmt::format("{:.{}f} {}", value, shows_tenth ? 1 : 0, kSteps[k].name);
 }
@@ -129,7 +129,7 @@ std::string with_digits(double value, int digits, int least_exponent) {
   const std::size_t e = scientific.find('e');
   const int exponent = std::stoi(scientific.substr(e + 1));
   if (exponent < least_exponent || exponent >= 6) return without_trailing_zeros(scientific.substr(0, e)) + scientific.substr(e);
-  // fmt's 'f' of the rounded number: the exponent above already accounts for a carry such as 9.99 -> 10.
+  // Formats the rounded number without an exponent. `exponent` already accounts for a carry such as 9.99 -> 10.
   return without_trailing_zeros(fmt::format("{:.{}f}", std::stod(scientific), std::max(digits - 1 - exponent, 0)));
 }
 
@@ -140,10 +140,10 @@ std::string significant(double value, int digits) { return with_digits(value, di
 std::string lasting(double value, int digits) { return with_digits(value, digits, -2); }
 
 std::string figure(double value) {
-  constexpr double kLeast = 1e-3, kMost = 100;  // the range that decimals show well
+  constexpr double kLeast = 1e-3, kMost = 100;  // numbers in this range are readable as decimals
   const double size = std::abs(value);
   if (size >= kLeast && size < 0.1)
-    return fixed(value, size < 0.01 ? 6 : 5);  // more decimals, so that four significant digits are shown
+    return fixed(value, size < 0.01 ? 6 : 5);  // small numbers get more decimals, so that four significant digits are shown
   return size == 0 || (size >= kLeast && size < kMost) || !std::isfinite(value) ? fixed(value, 4)
                                                                                 : significant(value, size < kLeast ? 4 : 6);
 }

@@ -13,7 +13,7 @@ namespace millrace {
 [[nodiscard]] std::string human_bytes(double bytes);        // "3.1 GB" (powers of 1000), "812 kB", "17 B"
 [[nodiscard]] std::string human_duration(double seconds);   // "0.8 s", "42 s", "3 min 10 s", "2 h 05 min", "3 d 4 h"
 [[nodiscard]] std::string human_rate(double per_second);    // "18.4k", "3.21M", "742", "0.52"
-[[nodiscard]] std::string fixed(double value, int digits);  // 2.3170; "nan", "inf", "-inf" for the other values
+[[nodiscard]] std::string fixed(double value, int digits);  // 2.3170; "nan", "inf" or "-inf" for a value that is not finite
 [[nodiscard]] std::string significant(double value,
                                       int digits);  // shortest with `digits` significant digits: 3e-04, 0.001, 12.4
 // Like significant(), but no later version changes the form, because these texts are stored and compared with later ones:
@@ -30,7 +30,8 @@ namespace millrace {
 // Returns `text` if it is one line of plain text, else `text` in quotes. For names in tables: a file system allows any bytes in a
 // name.
 [[nodiscard]] std::string printable(std::string_view text);
-// The words of a range with a separator between them; `word` turns an element into its word: joined(fields, ", ", &Field::name).
+// Returns the words of a range with a separator between them. `word` turns an element into its word, as in joined(fields, ", ",
+// &Field::name).
 template <class Range, class Word = std::identity>
 [[nodiscard]] std::string joined(const Range& range, std::string_view separator, Word word = {}) {
   std::string text;
@@ -45,11 +46,11 @@ template <class Range, class Word = std::identity>
 // Joins the parts with `gap` between them, as many to a line as fit into `width` columns. Each further line begins with `indent`.
 [[nodiscard]] std::string wrapped(const std::vector<std::string>& parts, std::string_view gap, std::size_t width,
                                   std::string_view indent);
-// The candidate nearest to `word` by Damerau-Levenshtein distance, or "" if no candidate is near enough to suggest.
+// Returns the candidate nearest to `word` by Damerau-Levenshtein distance; "" if no candidate is near enough to suggest.
 [[nodiscard]] std::string nearest(std::string_view word, const std::string* begin, const std::string* end);
 
-// Columns padded to their widest cell, two spaces apart; a column is aligned right if all of its cells, except in the first row,
-// begin with a digit, sign or dash.
+// Returns a table as text. Columns are padded to their widest cell and stand two spaces apart. A column is aligned right if all
+// of its cells, except in the first row, begin with a digit, sign or dash.
 [[nodiscard]] std::string table(const std::vector<std::vector<std::string>>& rows);
 
 }  // namespace millrace

@@ -17,7 +17,7 @@ namespace {
 
 namespace stdfs = std::filesystem;
 
-// Closes on destruction; release() hands the descriptor over.
+// Owns a descriptor and closes it on destruction, unless release() has given it to the caller.
 class Descriptor {
  public:
   explicit Descriptor(int number) noexcept : number_(number) {}
@@ -93,11 +93,11 @@ class PosixFs final : public Fs {
   void sync_directory(const stdfs::path& path) override {
     const Descriptor folder(open_retrying(path, O_RDONLY | O_DIRECTORY));
     if (folder.number() < 0) throw FsError("open folder", path, errno);
-    // Some network file systems can't sync a folder and report EINVAL: nothing more can be done then.
+    // Some network file systems can't sync a folder and report EINVAL. Nothing more can be done in that case.
     if (::fsync(folder.number()) != 0 && errno != EINVAL) throw FsError("fsync folder", path, errno);
   }
   std::string read_file(const stdfs::path& path) override {
-    // O_NONBLOCK: a named pipe in a file's place must not block this call; it is refused below.
+    // O_NONBLOCK is needed because a named pipe in a file's place must not block this call; the pipe is refused below.
     const Descriptor file(open_retrying(path, O_RDONLY | O_NONBLOCK));
     if (file.number() < 0) throw FsError("open", path, errno);
     struct stat info {};
@@ -186,7 +186,7 @@ Fs& Fs::real() {
 
 AtomicFile::AtomicFile(Fs& fs, std::filesystem::path path) : fs_(fs), path_(std::move(path)) {
   static std::atomic<std::uint64_t> counter{0};
-  constexpr int kTries = 100;  // a dead process with this process's ID, or a process in another container, may have made the file
+  constexpr int kTries = 100;  // a dead process, or one in another container, may have had this process's ID
   for (int i = 1; !file_; ++i) {
     stdfs::path name = path_;
     name += ".tmp." + std::to_string(::getpid()) + "." + std::to_string(counter.fetch_add(1));
@@ -204,7 +204,7 @@ AtomicFile::~AtomicFile() {
   file_.reset();
   try {
     fs_.remove_all(temporary_);
-  } catch (const FsError&) {  // dropped: the failure that led here is the one to report
+  } catch (const FsError&) {  // this error is dropped, because the failure that led here is the one to report
   }
 }
 

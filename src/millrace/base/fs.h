@@ -27,7 +27,7 @@ class FsError : public std::exception {
   std::string text_;
 };
 
-// Advice about a file that can't be opened, read or written because of this error: the `next` of a message.
+// Returns advice about a file that can't be opened, read or written because of this error: the `next` of a message.
 [[nodiscard]] std::string remedy_for(int error_number);
 
 // A file open for writing. Destruction closes it without throwing; call close() to see its errors.
@@ -35,35 +35,35 @@ class WritableFile {
  public:
   virtual ~WritableFile() = default;
   virtual void write(std::span<const std::byte> bytes) = 0;  // writes the whole span or throws FsError
-  virtual void sync() = 0;                                   // fsync
+  virtual void sync() = 0;                                   // calls fsync for the file
   virtual void close() = 0;
 };
 
-// Thread-safe. Paths are used as given. Every call throws FsError on failure unless it says otherwise.
+// Thread-safe. Paths are used as given. Every function throws FsError on failure unless its comment says otherwise.
 class Fs {
  public:
   virtual ~Fs() = default;
-  virtual std::unique_ptr<WritableFile> create(const std::filesystem::path& path) = 0;  // truncates
-  // Fails with EEXIST if the name is taken, even by a link that leads nowhere.
+  virtual std::unique_ptr<WritableFile> create(const std::filesystem::path& path) = 0;  // an existing file is emptied
+  // Creates a file that does not exist yet. Fails with EEXIST if the name is taken, even by a link that leads nowhere.
   virtual std::unique_ptr<WritableFile> create_new(const std::filesystem::path& path) = 0;
-  virtual std::unique_ptr<WritableFile> append(const std::filesystem::path& path) = 0;  // creates if missing
+  virtual std::unique_ptr<WritableFile> append(const std::filesystem::path& path) = 0;  // the file is created if it is missing
   virtual void rename(const std::filesystem::path& from, const std::filesystem::path& to) = 0;
-  virtual void remove_all(const std::filesystem::path& path) = 0;  // no error if missing
+  virtual void remove_all(const std::filesystem::path& path) = 0;  // a missing path is no error
   virtual void create_directories(const std::filesystem::path& path) = 0;
   virtual void sync_directory(const std::filesystem::path& path) = 0;
   [[nodiscard]] virtual std::string read_file(const std::filesystem::path& path) = 0;
   [[nodiscard]] virtual bool exists(const std::filesystem::path& path) = 0;                    // never throws
-  [[nodiscard]] virtual std::vector<std::string> list(const std::filesystem::path& path) = 0;  // names, sorted
+  [[nodiscard]] virtual std::vector<std::string> list(const std::filesystem::path& path) = 0;  // names of the entries, sorted
   [[nodiscard]] virtual std::uint64_t free_bytes(const std::filesystem::path& path) = 0;
-  static Fs& real();  // the process's file system
+  static Fs& real();  // returns the process's file system
 };
 
-// A file that appears under its name whole or not at all. Until finish() its bytes are in a new file next to it, under a unique
-// name. So several writers of one path don't disturb each other; the last writer wins.
+// A file that appears under its name whole or not at all. Until finish() its bytes are in a new file with a unique name in the
+// same folder. So several writers of the same path don't disturb each other, and the last writer wins.
 class AtomicFile {
  public:
   AtomicFile(Fs& fs, std::filesystem::path path);
-  ~AtomicFile();  // without a successful finish(), leaves no file
+  ~AtomicFile();  // removes the file unless finish() or finish_unsynced() succeeded
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
   [[nodiscard]] WritableFile& file() noexcept { return *file_; }
@@ -74,7 +74,7 @@ class AtomicFile {
  private:
   Fs& fs_;
   std::filesystem::path path_;
-  std::filesystem::path temporary_;  // "" once the file has its final name
+  std::filesystem::path temporary_;  // the file's name until it is finished; "" afterwards
   std::unique_ptr<WritableFile> file_;
 };
 

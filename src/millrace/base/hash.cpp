@@ -12,7 +12,7 @@ namespace {
 
 using Crc32cTables = std::array<std::array<std::uint32_t, 256>, 8>;
 
-// Makes the tables of the slicing-by-8 method. Table k is for the byte that is k bytes before the end of an eight-byte word.
+// Makes the tables of the slicing-by-8 method. Table k is for the byte that is followed by k bytes in an eight-byte word.
 constexpr Crc32cTables make_crc32c_tables() {
   Crc32cTables tables{};
   for (std::uint32_t i = 0; i < 256; ++i) {

@@ -17,11 +17,11 @@ namespace millrace {
 [[nodiscard]] std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t crc = 0) noexcept;
 
 // Sets crcs[i] to the crc32c of block i. Each block has `block` bytes, a multiple of 8; the last block may be shorter. Computes
-// three blocks at once, because each step of a single checksum waits for the step before.
+// the checksums of three blocks at once, because within one checksum each step must wait for the step before.
 void crc32c_blocks(std::span<const std::byte> bytes, std::size_t block, std::span<std::uint32_t> crcs) noexcept;
 
 namespace detail {
-// crc32c() without SSE4.2: for CPUs that lack it, and for tests. Both give the same number.
+// Returns the same number as crc32c(), but does not use SSE4.2. It is for CPUs that lack SSE4.2, and for tests.
 [[nodiscard]] std::uint32_t crc32c_without_sse(std::span<const std::byte> bytes, std::uint32_t crc = 0) noexcept;
 }  // namespace detail
 
@@ -30,8 +30,8 @@ class Sha256 {
   Sha256();
   void update(std::span<const std::byte> bytes);
   void update(std::string_view text);
-  [[nodiscard]] std::array<std::uint8_t, 32> digest();  // ends the computation
-  [[nodiscard]] std::string hex();                      // 64 lower-case digits; ends the computation
+  [[nodiscard]] std::array<std::uint8_t, 32> digest();  // ends the computation; no bytes can be added afterwards
+  [[nodiscard]] std::string hex();                      // returns 64 lower-case digits; ends the computation
 
  private:
   struct Free {

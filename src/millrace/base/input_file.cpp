@@ -68,7 +68,7 @@ std::span<const std::byte> InputFile::read_all(std::vector<std::byte>& buffer) c
 
 void will_need_file(const std::filesystem::path& path) noexcept {
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (file < 0) return;  // the later read reports why
+  if (file < 0) return;  // a later read of the file reports the error
   ::posix_fadvise(file, 0, 0, POSIX_FADV_WILLNEED);
   ::close(file);
 }

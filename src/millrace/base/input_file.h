@@ -1,4 +1,4 @@
-// An open file of training data; its errors name the file. Const and thread-safe: each read gives its own offset.
+// An open file of training data; its errors name the file. Const and thread-safe, because each read states its own offset.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@ namespace millrace {
 
 class InputFile {
  public:
-  // DataError if it can't be opened or is not a regular file (a pipe would block for ever).
+  // Opens the file. Throws DataError if it can't be opened or is not a regular file; a pipe, for example, would block for ever.
   explicit InputFile(std::filesystem::path path);
   ~InputFile();
   InputFile(const InputFile&) = delete;
@@ -20,10 +20,11 @@ class InputFile {
   [[nodiscard]] std::uint64_t size() const noexcept { return size_; }               // the file's size when it was opened
   [[nodiscard]] std::int64_t modified_ns() const noexcept { return modified_ns_; }  // modification time when it was opened
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
-  [[nodiscard]] int descriptor() const noexcept { return descriptor_; }  // owned by this object
-  // Reads exactly out.size() bytes; DataError if the file ends earlier or the disk fails.
+  [[nodiscard]] int descriptor() const noexcept { return descriptor_; }  // this object still owns the descriptor
+  // Reads exactly out.size() bytes from `offset`. Throws DataError if the file ends earlier or the disk fails.
   void read(std::uint64_t offset, std::span<std::byte> out) const;
-  // Reads the whole file, as long as it was when opened. `buffer` grows when needed and never shrinks: keep one per thread.
+  // Reads the whole file, with the size that it had when it was opened. `buffer` grows when needed and never shrinks, so keep
+  // one buffer per thread.
   std::span<const std::byte> read_all(std::vector<std::byte>& buffer) const;
 
  private:

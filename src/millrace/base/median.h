@@ -5,7 +5,7 @@
 
 namespace millrace {
 
-// The upper of the two middle values if their number is even; 0 if there are no values.
+// Returns the middle value; for an even number of values, the larger of the two middle ones. Returns 0 if there are no values.
 [[nodiscard]] double median(std::vector<double> values);
 
 }  // namespace millrace

@@ -13,7 +13,8 @@
 
 // NOLINTBEGIN(bugprone-reserved-identifier, readability-identifier-naming): the linker's names
 
-// The oldest version of hypot in glibc. It also reports an overflow through errno; there is no other difference.
+// The oldest version of hypot in glibc. It differs from the newest version only in that it also reports an overflow through
+// errno.
 extern "C" double millrace_first_hypot(double x, double y);
 __asm__(".symver millrace_first_hypot, hypot@GLIBC_2.2.5");
 
@@ -26,7 +27,7 @@ extern "C" void __wrap_arc4random_buf(void* target, std::size_t bytes) {
   auto* at = static_cast<std::byte*>(target);
   while (bytes > 0) {
     const ssize_t got = ::getrandom(at, bytes, 0);
-    if (got < 0 && errno != EINTR) std::abort();  // aborts as arc4random_buf does, which has no way to fail
+    if (got < 0 && errno != EINTR) std::abort();  // arc4random_buf can't report a failure either: it aborts
     if (got <= 0) continue;
     at += got;
     bytes -= static_cast<std::size_t>(got);
@@ -42,7 +43,7 @@ extern "C" std::uint32_t __wrap_arc4random() {
 }
 
 // Replaces std::condition_variable::wait(std::unique_lock<std::mutex>&), which got a new symbol version when gcc 12 made it
-// noexcept. A member function's object is its first argument in this ABI.
+// noexcept. In this ABI the first argument of a member function is its object.
 extern "C" void __wrap__ZNSt18condition_variable4waitERSt11unique_lockISt5mutexE(std::condition_variable* condition,
                                                                                  std::unique_lock<std::mutex>* lock);
 extern "C" void __wrap__ZNSt18condition_variable4waitERSt11unique_lockISt5mutexE(std::condition_variable* condition,

@@ -6,8 +6,8 @@
 namespace millrace {
 
 std::uint64_t Philox::below(std::uint64_t bound) noexcept {
-  // Rejects draws below 2^32 mod `bound` (or 2^64 mod `bound`), so that every remainder is equally likely. A `bound` that fits 32
-  // bits needs only one 32-bit number per draw.
+  // Rejects random numbers below 2^32 mod `bound` (or 2^64 mod `bound`), so that every remainder is equally likely. For a
+  // `bound` that fits 32 bits, one 32-bit random number at a time is enough.
   if (bound <= 0xFFFFFFFFU) {
     const auto small = static_cast<std::uint32_t>(bound);
     const std::uint32_t reject = (0U - small) % small;  // 2^32 mod bound
@@ -25,7 +25,7 @@ std::uint64_t Philox::below(std::uint64_t bound) noexcept {
 }
 
 double Philox::normal() noexcept {
-  const double radius = std::sqrt(-2.0 * std::log(1.0 - uniform()));  // 1 - u is in (0, 1]: never log(0)
+  const double radius = std::sqrt(-2.0 * std::log(1.0 - uniform()));  // 1 - u is in (0, 1], so the logarithm of 0 is never taken
   return radius * std::cos(2.0 * std::numbers::pi * uniform());
 }
 

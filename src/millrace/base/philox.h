@@ -31,7 +31,7 @@ using PhiloxBlock = std::array<std::uint32_t, 4>;
   return x ^ (x >> 31U);
 }
 
-// Makes a key from several words; order matters.
+// Returns a key made from several words; their order matters.
 template <class... Words>
 [[nodiscard]] constexpr std::uint64_t make_key(std::uint64_t first, Words... rest) noexcept {
   std::uint64_t key = mix64(first);
@@ -55,18 +55,18 @@ class Philox {
     }
     return cached_[position_++ % 4];
   }
-  // Uniform in [0, 1), 53 bits.
+  // Returns a number that is uniform in [0, 1), with 53 random bits.
   constexpr double uniform() noexcept {
     const std::uint64_t high = (*this)() >> 5U;
     const std::uint64_t low = (*this)() >> 6U;
     return static_cast<double>(high * 67108864U + low) * (1.0 / 9007199254740992.0);
   }
-  // Uniform integer in [0, bound), without modulo bias; bound > 0.
+  // Returns an integer that is uniform in [0, bound), without modulo bias; bound > 0.
   std::uint64_t below(std::uint64_t bound) noexcept;
-  // Standard normal (Box-Muller).
+  // Returns a standard normal number (Box-Muller).
   double normal() noexcept;
-  // A Poisson count, no larger than `most`. `mean` is 0 to 700. Inverts the distribution at one uniform number, so the work
-  // grows with the mean.
+  // Returns a Poisson count, no larger than `most`. `mean` is 0 to 700. The count is found by inverting the distribution at one
+  // uniform number, so the work grows with the mean.
   std::uint32_t poisson(double mean, std::uint32_t most) noexcept;
 
  private:

@@ -6,7 +6,8 @@
 
 namespace millrace {
 
-// `text` as a word of a POSIX shell, quoted if needed; fish reads it the same unless it holds a backslash.
+// Returns `text` as a word of a POSIX shell, quoted if needed. The shell fish reads the result in the same way unless `text`
+// holds a backslash.
 [[nodiscard]] std::string shell_word(std::string_view text);
 
 }  // namespace millrace

@@ -12,11 +12,11 @@ namespace {
 using namespace std::string_view_literals;
 
 constexpr std::size_t kLooked = std::size_t{1} << 16U;
-constexpr std::size_t kLongestCharacter = 4;  // bytes of the longest character in UTF-8: the last character may be cut off
+constexpr std::size_t kLongestCharacter = 4;  // bytes of the longest character in UTF-8; a piece may end inside a character
 
 unsigned char at(std::string_view bytes, std::size_t i) noexcept { return static_cast<unsigned char>(bytes[i]); }
 
-// A command that converts the file in place through `command` and keeps the original file.
+// Returns a command that converts the file in place through `command` and keeps the original file.
 std::string in_place(const std::string& command, const std::filesystem::path& path) {
   const std::string name = path.string().starts_with('-') ? "./" + path.string() : path.string();
   const std::string file = shell_word(name), kept = shell_word(name + ".orig");
@@ -32,7 +32,7 @@ bool is_control(char32_t c) noexcept {
 }
 
 struct Start {
-  // `command` converts from stdin to stdout; "" = no command does, and kSaveAsText is the advice
+  // `command` converts from stdin to stdout; "" = no such command exists, and the advice is kSaveAsText
   std::string_view magic, is, command;
 };
 constexpr std::array kStarts = {
@@ -52,8 +52,9 @@ constexpr std::array kStarts = {
 };
 const char* const kSaveAsText = "open it in its program and save it as plain text in UTF-8, then name that file";
 
-// A score for `bytes` as text of `width` bytes per character, without a byte-order mark; 0 if they hold a control or private
-// character. Ends of words and lines weigh most, because in the wrong byte order a common character may look like a letter.
+// Returns a score for `bytes` as text of `width` bytes per character, without a byte-order mark; 0 if they hold a control or
+// private character. Ends of words and lines weigh most, because in the wrong byte order a common character may look like a
+// letter.
 std::size_t reads_as(std::string_view bytes, std::size_t width, bool little) noexcept {
   const auto unit = [&](std::size_t i) {
     char32_t value = 0;
@@ -79,13 +80,13 @@ std::size_t reads_as(std::string_view bytes, std::size_t width, bool little) noe
 }
 
 struct Account {
-  std::size_t controls = 0;     // control characters that no text has
-  std::size_t letters = 0;      // ASCII letters
-  std::size_t whole = 0;        // characters of several bytes, in UTF-8
-  std::size_t broken = 0;       // bytes that are not valid UTF-8
-  std::size_t longest_run = 0;  // longest run of broken bytes
-  bool is_latin = true;         // the broken bytes are letters and signs of Latin-1 ...
-  bool is_windows = true;       // ... or of the Windows code page used instead
+  std::size_t controls = 0;     // number of control characters that no text has
+  std::size_t letters = 0;      // number of ASCII letters
+  std::size_t whole = 0;        // number of valid UTF-8 characters that have several bytes
+  std::size_t broken = 0;       // number of bytes that are not valid UTF-8
+  std::size_t longest_run = 0;  // length of the longest run of broken bytes
+  bool is_latin = true;         // true: the broken bytes are letters and signs of Latin-1
+  bool is_windows = true;       // true: the broken bytes are letters and signs of the Windows code page
 };
 Account account_of(std::string_view piece) noexcept {
   Account all;
@@ -109,7 +110,7 @@ Account account_of(std::string_view piece) noexcept {
   return all;
 }
 
-// "UTF-16LE" or a similar name if the bytes are wide text without a mark, "" otherwise.
+// Returns "UTF-16LE" or a similar name if the bytes are 16-bit or 32-bit text without a byte-order mark; "" otherwise.
 std::string wide_text(std::string_view start) {
   const std::string_view looked = start.substr(0, start.size() <= kLooked ? start.size() / 4 * 4 : kLooked);
   const std::string_view pairs = start.substr(0, std::min(kLooked, start.size() / 2 * 2));
@@ -117,7 +118,7 @@ std::string wide_text(std::string_view start) {
   if (nuls == 0) return "";
   if (looked.size() >= 8 && reads_as(looked, 4, true) > 0) return "UTF-32LE";
   if (looked.size() >= 8 && reads_as(looked, 4, false) > 0) return "UTF-32BE";
-  // Excludes 8-bit text that holds a few NULs: read as 16-bit text, it would consist of rare characters.
+  // Excludes 8-bit text that holds a few NULs. If such text were read as 16-bit text, it would consist of rare characters.
   const Account all = account_of(pairs);
   const bool is_narrow = 5 * static_cast<std::size_t>(nuls) < pairs.size() &&
                          20 * (all.controls - static_cast<std::size_t>(nuls)) < pairs.size() && all.broken < kLongestCharacter;
@@ -163,7 +164,7 @@ NoText broken_text(std::string_view piece, std::size_t bad, const std::filesyste
   if (all.whole > all.broken)
     return {"has bytes that are not valid UTF-8", bad,
             in_place("iconv -c -f UTF-8 -t UTF-8", path) + "; this leaves out the invalid bytes"};
-  // Western text has few letters outside ASCII and rarely three in a row. In other alphabets most letters lie outside ASCII.
+  // Western text has few letters outside ASCII, and rarely three in a row. In other alphabets most letters are outside ASCII.
   constexpr std::size_t kLongestRun = 2;
   const bool is_western = all.whole == 0 && 4 * all.broken <= all.letters && all.longest_run <= kLongestRun && all.is_windows;
   if (is_western) return {"is not UTF-8", bad, by_iconv(all.is_latin ? "LATIN1" : "CP1252", path)};

@@ -91,8 +91,8 @@ bool is_of_program(std::string_view file, std::span<const std::string_view> othe
                       [&](std::string_view other) { return file.find(other) != std::string_view::npos; });
 }
 
-// The path and line in addr2line's "/there/recipe.cpp:92 (discriminator 3)", relative to the current folder; "" if no line is
-// known or the source does not belong to the program.
+// Returns the path and line in addr2line's "/there/recipe.cpp:92 (discriminator 3)", with the path relative to the current
+// folder; "" if no line is known or the source does not belong to the program.
 std::string place_of(std::string_view line, std::span<const std::string_view> others) {
   line = line.substr(0, line.find(' '));
   const std::size_t colon = line.rfind(':');
@@ -126,7 +126,7 @@ std::string throw_site(std::span<const std::string_view> others) {
     const std::uintptr_t address = noted.callers[i];
     if (address <= program.first || address > program.last) continue;
     std::array<char, 24> text{};
-    // The address of the call, one byte before the return address.
+    // Passes an address inside the call: one byte before the return address.
     std::snprintf(text.data(), text.size(), "0x%jx", static_cast<std::uintmax_t>(address - program.bias - 1));
     words.emplace_back(text.data());
   }

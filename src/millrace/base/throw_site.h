@@ -18,7 +18,7 @@
 
 namespace millrace {
 
-// While this object exists, each throw in this thread is noted, which costs some microseconds per throw. Watches nest.
+// While this object exists, each throw in this thread is noted, which costs some microseconds per throw. Such objects may nest.
 class ThrowWatch {
  public:
   ThrowWatch() noexcept;
@@ -31,10 +31,10 @@ class ThrowWatch {
   const ThrowWatch* outer_;
 };
 
-// "FILE:LINE" of the latest throw noted in this thread. The line is that of the innermost call, among the calls since the watch
-// began, in a source of the program. Sources in an include folder, and sources with one of `others` in their path, do not belong
-// to the program. The path is relative to the current folder if the source lies below it. "" if no such line is known. Call this
-// before another exception is thrown; it runs another program, which takes a moment.
+// Returns "FILE:LINE" of the latest throw noted in this thread. Of the calls made since the watch began, the innermost call in a
+// source of the program gives the line. Sources in an include folder, and sources with one of `others` in their path, do not
+// count as the program's. The path is relative to the current folder if the source lies below that folder. Returns "" if no such
+// line is known. Call this before another exception is thrown; it runs another program, which takes a moment.
 [[nodiscard]] std::string throw_site(std::span<const std::string_view> others);
 
 }  // namespace millrace

@@ -8,7 +8,7 @@
 namespace millrace::config {
 namespace {
 
-// "--data-dir=x" -> "data_dir", "-c" -> "c"; "" if the word is not an option.
+// Returns an option's name: "--data-dir=x" -> "data_dir", "-c" -> "c"; "" if the word is not an option.
 std::string option_name(std::string_view word) {
   if (word.size() >= 3 && word.starts_with("--"))
     return with_underscores(word.substr(2, word.find('=') == std::string_view::npos ? word.npos : word.find('=') - 2));

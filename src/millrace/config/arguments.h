@@ -14,20 +14,20 @@
 
 namespace millrace::config {
 
-// Names are given without dashes; a one-letter name means -x, a longer one --xyz. Hyphen and underscore are alike. Mistakes are
-// collected in problems(), so that they can be reported together with those of the config.
+// `names` are given without dashes; a one-letter name means -x, a longer one --xyz. Hyphen and underscore are alike. Mistakes
+// are collected in problems(), so that they can be reported together with those of the config.
 class Arguments {
  public:
   explicit Arguments(std::span<const std::string> words) : words_(words.begin(), words.end()) {}
 
   // Takes every --name=value and --name value, in order.
   std::vector<std::string> values(std::initializer_list<std::string_view> names);
-  std::optional<std::string> value(std::string_view name);  // the last one counts
+  std::optional<std::string> value(std::string_view name);  // returns the value that was given last
   std::int64_t integer(std::string_view name, std::int64_t otherwise, std::int64_t minimum);
-  bool flag(std::string_view name);  // --name, --no-name, --name=true|false, --name true|false
+  bool flag(std::string_view name);  // accepts --name, --no-name, --name=true|false, --name true|false
   // Takes the first word that is not an option; nullopt if all words are options.
   std::optional<std::string> positional();
-  std::vector<std::string> rest() { return std::move(words_); }  // words not taken so far
+  std::vector<std::string> rest() { return std::move(words_); }  // returns the words that were not taken so far
 
   [[nodiscard]] const std::vector<std::string>& words() const noexcept { return words_; }
   [[nodiscard]] std::vector<Problem>& problems() noexcept { return problems_; }
@@ -43,7 +43,7 @@ class Arguments {
 };
 
 [[nodiscard]] std::string with_underscores(std::string_view word);
-// "did you mean "x"? ", or "" if no candidate is near.
+// Returns "did you mean "x"? "; "" if no candidate is near.
 [[nodiscard]] std::string suggestion(std::string_view word, const std::vector<std::string>& candidates);
 [[nodiscard]] bool looks_like_option(std::string_view word);
 

@@ -10,7 +10,8 @@
 namespace millrace::config {
 namespace {
 
-// Text of a value for a message. A number from a flag or a variable arrives here as a string and is shown without quotes.
+// Returns the text of a value for a message. A number from a flag or a variable arrives here as a string and is shown without
+// quotes.
 std::string unquoted(const Json& value) {
   const std::string text = shown(value);
   return value.is_string() && text.size() > 1 && text.ends_with('"') ? text.substr(1, text.size() - 2) : text;
@@ -18,8 +19,8 @@ std::string unquoted(const Json& value) {
 
 using Kind = ValueType::Kind;
 
-constexpr int kDeepest = 32;  // no key needs deeper nesting, and copying a deeper value could overflow the stack
-constexpr double kMostExact = 9007199254740991;  // above it a double stands for several integers
+constexpr int kDeepest = 32;  // no key needs deeper nesting, and the copy of a deeper value could overflow the stack
+constexpr double kMostExact = 9007199254740991;  // a double above this may stand for several integers
 
 std::string_view trimmed(std::string_view text) {
   constexpr std::string_view kSpace = " \t\r\n";
@@ -28,14 +29,14 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(kSpace) - begin + 1);
 }
 
-// Text of a flag, variable or YAML scalar as JSON; discarded if it is not JSON or is nested too deeply.
+// Returns the text of a flag, variable or YAML scalar as JSON; discarded if it is not JSON or is nested too deeply.
 Json json_in(std::string_view text) {
   const auto is_shallow = [](int depth, Json::parse_event_t, Json&) { return depth <= kDeepest; };
   return Json::parse(trimmed(text), is_shallow, false, true);
 }
 
-// Reads a text that is one JSON number; a leading + or . and a bare "nan" are also allowed. Null if it is not a number; infinity
-// on overflow.
+// Reads a text that is one JSON number; a leading + or . and a bare "nan" are also allowed. Returns null if the text is not a
+// number, and infinity on overflow.
 Json number_in(std::string_view text) {
   text = trimmed(text);
   if (text.starts_with('+')) text.remove_prefix(1);
@@ -118,7 +119,7 @@ class Checker {
     return problem(path + " is " + shown(value) + ", expected " + expected, std::move(next));
   }
 
-  // The string in `value` if strings are to be parsed, else null.
+  // Returns the string in `value` if strings must be parsed, else null.
   const std::string* source_text(const Json& value) const {
     return scalar_text_ && value.is_string() ? value.get_ptr<const std::string*>() : nullptr;
   }
@@ -162,7 +163,7 @@ class Checker {
     const std::string* source = source_text(value);
     Json parsed = source != nullptr ? number_in(*source) : value;
     if (!parsed.is_number()) return not_a_number(type, value, path);
-    if (parsed.is_number_float()) {  // 1e3 and 5.0 are integers too
+    if (parsed.is_number_float()) {  // numbers such as 1e3 and 5.0 are integers too
       const auto real = parsed.get<double>();
       if (std::isnan(real) || (std::isfinite(real) && real != std::floor(real))) return wrong(type, value, path);
       if (std::abs(real) > kMostExact) return too_large(type, value, path, static_cast<std::uint64_t>(kMostExact));
@@ -176,7 +177,7 @@ class Checker {
     return parsed;
   }
 
-  // Names both bounds, because ">= 0" alone does not help a user who wrote 1e30.
+  // Reports a number that is too large. The message names both bounds, because ">= 0" alone does not help a user who wrote 1e30.
   std::optional<Json> too_large(const ValueType& type, const Json& value, const std::string& path, std::uint64_t highest) {
     highest = std::min(highest, type.highest);
     if (limits_.maximum < static_cast<double>(highest)) return out_of_range(type, value, path);
@@ -201,7 +202,7 @@ class Checker {
   }
 
   std::optional<Json> text(const ValueType& type, const Json& value, const std::string& path) {
-    if (value.is_null()) return Json("");  // `resume = null` in the originals' TOML, `key:` in YAML
+    if (value.is_null()) return Json("");  // the originals' TOML has `resume = null`, and YAML may have `key:`
     if (value.is_string() && value.get_ref<const std::string&>().find('\0') != std::string::npos) {
       return problem(path + " holds a NUL byte", "remove it");
     }
@@ -230,7 +231,7 @@ class Checker {
     return inner_or_wrong(type, value, path);
   }
 
-  // Checks against the inner type; a scalar that doesn't fit is reported with the whole type, including "auto" or null.
+  // Checks against the inner type. If a scalar doesn't fit, the message names the whole type, including "auto" or null.
   std::optional<Json> inner_or_wrong(const ValueType& type, const Json& value, const std::string& path) {
     const std::size_t before = problems_.size();
     std::optional<Json> result = check(type.inner.front(), value, path);
@@ -268,7 +269,7 @@ class Checker {
     return is_valid ? std::optional(std::move(items)) : std::nullopt;
   }
 
-  // Splits "a, b" or a JSON list, the forms that flags and variables use.
+  // Splits the two forms that flags and variables use for a list: "a, b" and JSON.
   static Json split(const std::string& source) {
     const std::string_view whole = trimmed(source);
     if (whole.starts_with('[')) {
@@ -344,7 +345,7 @@ class Checker {
   const Limits& limits_;
   bool scalar_text_;
   std::vector<Problem>& problems_;
-  bool inside_list_ = false;  // an exact size applies to the outer list
+  bool inside_list_ = false;  // true inside a list; an exact size applies only to the outer list
 };
 
 }  // namespace

@@ -30,7 +30,7 @@ class Auto {
   constexpr Auto() = default;
   constexpr Auto(T value) : value_(std::move(value)) {}  // NOLINT(google-explicit-constructor): Auto<int> x = 3
   [[nodiscard]] constexpr bool is_auto() const noexcept { return !value_.has_value(); }
-  [[nodiscard]] constexpr const T& value() const { return *value_; }  // only when !is_auto()
+  [[nodiscard]] constexpr const T& value() const { return *value_; }  // call it only if is_auto() is false
   [[nodiscard]] constexpr T value_or(T chosen) const { return value_ ? *value_ : std::move(chosen); }
   friend constexpr bool operator==(const Auto&, const Auto&) = default;
 
@@ -96,8 +96,8 @@ struct FieldSpec {
     s.unit_text = value;
     return s;
   }
-  // Marks a text, or a list of texts, as the path of a file or folder to read; Layers defines where relative paths are looked
-  // for. `words`, separated by bars, are also legal values and are not paths.
+  // Marks a text, or a list of texts, as the path of a file or folder to read; Layers says in which folders relative paths are
+  // looked for. `words`, separated by bars, are also legal values and are not paths.
   consteval FieldSpec path(std::string_view words = {}) const {
     FieldSpec s = *this;
     s.is_path = true;

@@ -16,15 +16,15 @@ constexpr std::string_view kPrefix = "MILLRACE_";
 
 bool is_short(std::string_view word) { return word.size() == 2 && word[0] == '-'; }  // "-g"
 
-// "OPTIM__LEARNING_RATE" -> "optim.learning_rate".
+// Returns the key that a variable names: "OPTIM__LEARNING_RATE" -> "optim.learning_rate".
 std::string path_of_variable(std::string_view name) {
   std::string path = to_lower(name);
   for (std::size_t at = path.find("__"); at != std::string::npos; at = path.find("__", at + 1)) path.replace(at, 2, ".");
   return path;
 }
 
-// The key that a variable with a single underscore between section and key would name: "TRAIN_SEED" -> "train.seed". "" if there
-// is no such key. Other variables with our prefix belong to other programs.
+// Returns the key that a variable would name if its single underscore stood between section and key: "TRAIN_SEED" ->
+// "train.seed". Returns "" if there is no such key, because other variables with our prefix belong to other programs.
 std::string key_without_its_dot(const Schema& schema, std::string_view name) {
   const std::string path = to_lower(name);
   for (const Leaf& leaf : schema.leaves) {
@@ -106,8 +106,8 @@ std::vector<std::string> Layers::add_flags(std::span<const std::string> words) {
   return rest;
 }
 
-// `value` is the text after "=", null without "=". `next` is the index of the following word; it is advanced if that word is the
-// value.
+// Takes a flag. `value` is the text after "="; null if there is no "=". `next` is the index of the following word, and is
+// advanced if that word is the value.
 void Layers::add_flag(const std::string& name, const std::string* value, std::span<const std::string> words, std::size_t& next) {
   Layer layer{.origin_of = {}, .scalar_text = true, .refuses_repeats = false};
   const std::string origin = "flag --" + name;
@@ -116,8 +116,8 @@ void Layers::add_flag(const std::string& name, const std::string* value, std::sp
   };
   struct Target {
     bool is_known = false;
-    bool is_boolean = false;    // needs no value, takes true and false
-    bool is_converted = false;  // as is_boolean, but takes numbers too
+    bool is_boolean = false;    // the flag needs no value, and takes true and false
+    bool is_converted = false;  // like is_boolean, but the flag takes numbers too
   };
   const auto find = [&](const std::string& path) -> Target {
     if (const Leaf* leaf = schema_->find(path)) return {true, leaf->is_boolean, false};

@@ -8,14 +8,14 @@
 namespace millrace::config {
 namespace {
 
-constexpr std::size_t kWidestOption = 38;  // longer options get their own line
+constexpr std::size_t kWidestOption = 38;  // the help of a longer option begins on the next line
 
 std::string section_of(std::string_view path) {
   const std::size_t dot = path.rfind('.');
   return dot == std::string_view::npos ? "" : std::string(path.substr(0, dot));
 }
 
-// Columns on a terminal; every code point counts as one column.
+// Returns the columns of a text on a terminal; every code point counts as one column.
 std::size_t columns(std::string_view text) {
   return static_cast<std::size_t>(
       std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
@@ -39,7 +39,7 @@ std::string type_and_range(const Leaf& leaf) {
   return text;
 }
 
-// `text` in lines of at most `width` columns, the second and later lines indented by `margin`.
+// Returns `text` in lines of at most `width` columns; the second and later lines are indented by `margin`.
 std::string wrapped(std::string_view text, std::size_t margin, std::size_t width) {
   std::string result;
   std::size_t used = 0;
@@ -70,7 +70,7 @@ std::string markdown_cell(std::string_view text) {
   return cell;
 }
 
-// Sections in order of their first leaf.
+// Returns the names of the sections, in order of their first leaf.
 std::vector<std::string> sections(const Schema& schema) {
   std::vector<std::string> names;
   for (const Leaf& leaf : schema.leaves) {

@@ -13,7 +13,7 @@ namespace millrace::config {
 
 // One source: a file, the environment, the flags, or values given by the program.
 struct Layers::Layer {
-  std::function<std::string(const std::string&)> origin_of;  // takes the dotted path as written
+  std::function<std::string(const std::string&)> origin_of;  // the origin of a key, from its dotted path in the source
   bool scalar_text = false;
   bool refuses_repeats = true;                      // rejects a key that is set under two names; among flags the last one counts
   std::map<std::string, std::string> seen = {};     // path -> "name, at origin" of its first use

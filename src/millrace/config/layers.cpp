@@ -22,7 +22,7 @@ std::string normalized(std::string_view name) {
 
 std::string_view last_part(std::string_view path) { return path.substr(path.rfind('.') + 1); }
 
-// The line in "file name:line"; 0 if the text has no line.
+// Returns the line in "file name:line"; 0 if the text has no line.
 std::size_t line_of(std::string_view origin) {
   const std::size_t colon = origin.rfind(':');
   std::size_t line = 0;
@@ -30,7 +30,7 @@ std::size_t line_of(std::string_view origin) {
   return line;
 }
 
-// False if `value` or anything inside it holds bytes that are not UTF-8.
+// Returns false if `value` or anything inside it holds bytes that are not UTF-8.
 bool is_valid_text(const Json& value) {
   if (value.is_string()) return !first_invalid_utf8(value.get_ref<const std::string&>());
   return !value.is_structured() || std::ranges::all_of(value, is_valid_text);
@@ -47,7 +47,7 @@ void assign(Json& values, std::string_view path, Json value) {
   *node = std::move(value);
 }
 
-// `value` of a path leaf, prefixed by the folder in which the file was found.
+// Returns the `value` of a path leaf, prefixed by the folder in which the file was found.
 Json as_seen_from_here(const Leaf& leaf, Json value, const std::vector<std::filesystem::path>& folders) {
   if (value.is_array()) {
     for (Json& each : value) each = as_seen_from_here(leaf, std::move(each), folders);
@@ -130,14 +130,14 @@ void Layers::unknown(const std::string& name, const std::string& what, const std
 }
 
 void Layers::walk(const Json& tree, const std::string& prefix, Layer& layer) {
-  std::vector<std::pair<std::size_t, std::string>> names;  // in the order of the file, so that problems come in that order
+  std::vector<std::pair<std::size_t, std::string>> names;  // in the order of the file, as problems are reported
   for (const auto& item : tree.items()) names.emplace_back(line_of(layer.origin_of(prefix + item.key())), item.key());
   std::ranges::stable_sort(names, {}, [](const auto& name) { return name.first; });
   for (const auto& [line, name] : names) add_key(prefix + name, tree[name], layer);
 }
 
 void Layers::add_key(const std::string& name, const Json& value, Layer& layer) {
-  if (last_part(name).starts_with('_')) return;  // such a key is a comment, for formats without comments
+  if (last_part(name).starts_with('_')) return;  // formats without comments use such a key as a comment
   const std::string origin = layer.origin_of(name);
   const bool is_subtree = value.is_object() && is_section(name);
   if (schema_->find(name) != nullptr || (!is_subtree && alias(name) != nullptr)) {
@@ -181,7 +181,7 @@ void Layers::set(const std::string& name, const Json& value, const std::string& 
   }
   const auto [first, is_new] = layer.seen.try_emplace(path, name + ", at " + origin);
   if (!is_new && layer.refuses_repeats) {
-    const bool has_both = first->second == name + ", at " + origin;  // true if the key is set twice under one name at one origin
+    const bool has_both = first->second == name + ", at " + origin;  // true: one name at one origin sets the key twice
     problems_.push_back({.what = path + " is set twice" + (has_both ? "" : ", the second time as " + name),
                          .where = origin,
                          .next = has_both ? "remove one of them" : "remove one of them; the first is " + first->second});
@@ -245,7 +245,7 @@ void Layers::read_text(std::string_view text, std::string_view suffix, const std
       tree = std::move(keys);
     }
     for (Problem& problem : problems) {
-      const auto found = origins.find(problem.where);  // a key of the file: the line is known
+      const auto found = origins.find(problem.where);  // the line is known for a key of the file
       problem.where = found == origins.end() ? name : found->second;
       problems_.push_back(std::move(problem));
     }

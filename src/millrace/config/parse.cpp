@@ -10,9 +10,9 @@
 namespace millrace::config {
 namespace {
 
-constexpr std::size_t kLargestText = 1U << 20U;  // each of the three parsers needs at most a second for it
+constexpr std::size_t kLargestText = 1U << 20U;  // each of the three parsers needs at most a second for a text of this size
 
-// Returns true for UTF-8 text of at most kLargestText bytes. Otherwise adds a problem and returns false.
+// Returns true for UTF-8 text of at most kLargestText bytes. For any other text adds a problem and returns false.
 bool is_text(std::string_view text, const std::string& name, detail::TreeBuilder& tree) {
   if (text.size() > kLargestText) {
     tree.problem("the file has " + human_bytes(static_cast<double>(text.size())) + ", a config has at most 1 MB", 0,

@@ -1,4 +1,4 @@
-// JSON through nlohmann's SAX interface, which has no recursion, with the line of each event.
+// Parses JSON through nlohmann's SAX interface, which does not recurse, and records the line of each event.
 #include <algorithm>
 #include <cctype>
 
@@ -69,7 +69,7 @@ class JsonHandler : public nlohmann::json_sax<Json> {
   }
 
  private:
-  // The last part of nlohmann's message: what was read and what was expected.
+  // Returns the last part of nlohmann's message: what was read and what was expected.
   static std::string reason(std::string_view text) {
     for (const std::string_view mark : {"parse error at line ", "syntax error while parsing "}) {
       const std::size_t at = text.find(mark);

@@ -1,5 +1,5 @@
-// Reads TOML with toml++. Config files of the original programs hold `resume = null`, although TOML has no null. It is accepted
-// as null, with a notice.
+// Reads TOML with toml++. Config files of the original programs hold `resume = null`, although TOML has no null. Such a null is
+// accepted, with a notice.
 #include <algorithm>
 #include <set>
 #include <sstream>
@@ -12,14 +12,14 @@
 namespace millrace::config::detail {
 namespace {
 
-constexpr std::size_t kMostDots = 32;  // most dots in one key; toml++ itself limits the depth of brackets
+constexpr std::size_t kMostDots = 32;  // the most dots in one key; toml++ itself limits only the depth of brackets
 
 struct NullPatch {
-  std::string text;             // the text with "" in place of each null
-  std::set<std::size_t> lines;  // the lines of those nulls
+  std::string text;             // the text, in which each null is replaced by ""
+  std::set<std::size_t> lines;  // the lines in which a null was replaced
 };
 
-// Replaces `key = null` lines outside multi-line strings; byte positions stay the same.
+// Replaces the null in lines `key = null` outside multi-line strings. Byte positions stay the same.
 NullPatch patch_nulls(std::string_view text) {
   NullPatch patch{.text = std::string(text)};
   constexpr std::string_view kSpace = " \t\r";
@@ -50,10 +50,11 @@ NullPatch patch_nulls(std::string_view text) {
   return patch;
 }
 
-// The line of the first key with more than kMostDots dots; 0 if there is no such key. Such a key is rejected before toml++
-// reads it, because toml++ recurses once per dot. Strings and comments are skipped, as toml++ does.
+// Returns the line of the first key with more than kMostDots dots; 0 if there is no such key. Such a key is rejected before
+// toml++ reads it, because toml++ recurses once per dot. Like toml++, this function skips strings and comments.
 std::size_t line_of_deep_key(std::string_view text) {
-  // The position after the end of the string that begins at `at`; if it is never closed, the position where toml++ will stop.
+  // Returns the position after the end of the string that begins at `at`. If the string is never closed, returns the position
+  // where toml++ will stop.
   const auto past = [&](std::size_t at, std::string_view end, bool has_escapes) {
     for (; at < text.size() && !text.substr(at).starts_with(end); ++at) {
       if (end.size() == 1 && text[at] == '\n') return at;
@@ -70,7 +71,7 @@ std::size_t line_of_deep_key(std::string_view text) {
       const bool is_long = text.substr(begin).starts_with(std::string(3, c));
       const std::string end(is_long ? 3 : 1, c);
       at = past(begin + end.size(), end, c == '"');
-      // A long string's closing quotes may follow two quotes of its text.
+      // Up to two quotes of a long string's text may stand directly before its closing quotes.
       for (int i = 0; is_long && i < 2 && at < text.size() && text[at] == c; ++i) ++at;
     } else if (c == '#') {
       at = std::min(text.find('\n', at), text.size());
@@ -91,7 +92,7 @@ class Walker {
 
   bool table(const toml::table& table) {
     if (!tree_.begin(Json::object(), table.source().begin.line)) return false;
-    // The items in the order of the file, so that problems come in that order too.
+    // The items in the order of the file, so that problems are reported in that order.
     std::vector<std::pair<const toml::key*, const toml::node*>> items;
     for (const auto& [key, node] : table) items.emplace_back(&key, &node);
     std::ranges::stable_sort(items, {}, [](const auto& item) { return item.first->source().begin.line; });
@@ -120,7 +121,7 @@ class Walker {
     if (const auto* number = node.as_integer()) return number->get();
     if (const auto* number = node.as_floating_point()) return number->get();
     if (const auto* truth = node.as_boolean()) return truth->get();
-    std::ostringstream text;  // dates and times: no key has such a type, so only a message needs the text
+    std::ostringstream text;  // no key takes a date or a time, so the text is needed only for a message
     node.visit([&](const auto& any) {
       if constexpr (toml::is_date<decltype(any)> || toml::is_time<decltype(any)> || toml::is_date_time<decltype(any)>) {
         text << any.get();

@@ -26,8 +26,8 @@ consteval std::string_view member_name() {
   return kText.substr(kText.rfind("::") + 2);
 }
 
-// The name of the enumerator; "" if no enumerator has this value. A name that would be a C++ keyword is written with a final
-// underscore, which is dropped here.
+// The name of the enumerator; "" if no enumerator has this value. An enumerator whose name would be a C++ keyword is declared
+// with a final underscore, which is dropped here.
 template <auto Value>
 consteval std::string_view enumerator_name() {
   constexpr std::string_view kText = argument_text<Value>();
@@ -39,7 +39,8 @@ consteval std::string_view enumerator_name() {
 
 inline constexpr std::size_t kEnumScan = 128;
 
-// Name by value for 0 ... 127; "" if there is no enumerator. Enumerators outside that range can't be used in a config.
+// The names of the enumerators, indexed by value from 0 to 127; "" for a value without an enumerator. Enumerators outside that
+// range can't be used in a config.
 template <class E>
 inline constexpr auto kEnumNames = []<std::size_t... I>(std::index_sequence<I...>) {
   return std::array<std::string_view, sizeof...(I)>{enumerator_name<static_cast<E>(I)>()...};
@@ -52,7 +53,7 @@ struct AnyMember {
   operator T() const;  // NOLINT(google-explicit-constructor)
 };
 
-// Converts to base classes of T only.
+// Converts only to base classes of T.
 template <class T>
 struct AnyBase {
   template <class B>
@@ -64,7 +65,7 @@ concept HasBase = requires {
   T{AnyBase<T>{}};
 };
 
-// Number of members of the aggregate T; each element of a C array counts as a member.
+// Returns the number of members of the aggregate T; each element of a C array counts as a member.
 template <class T, class... Known>
 consteval std::size_t count_members() {
   if constexpr (requires { T{Known{}..., AnyMember{}}; }) {
@@ -105,7 +106,7 @@ consteval bool has_c_array(const std::tuple<Specs...>& specs) {
       []<auto... Member>(const FieldSpec<Member>&...) { return (std::is_array_v<MemberType<Member>> || ...); }, specs);
 }
 
-// Turns a struct whose fields() doesn't describe it into a readable compile error.
+// Gives a readable compile error for a struct that can't be a config, such as one with a member that fields() lacks.
 template <class T>
 consteval bool check_struct() {
   static_assert(std::is_aggregate_v<T>, "a config struct must be an aggregate: no constructors, no private members");

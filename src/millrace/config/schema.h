@@ -16,29 +16,30 @@
 
 namespace millrace::config {
 
-// One leaf: "optim.learning_rate". Made from fields() by schema_of(); it no longer depends on the struct's type.
+// A key of the config that has a value, such as "optim.learning_rate". Made from fields() by schema_of(); it no longer depends
+// on the struct's type.
 struct Leaf {
-  std::string path;  // dotted
+  std::string path;  // dotted, such as "optim.learning_rate"
   std::string type;  // "number", "integer", "true|false", "text", "adamw|adam|sgd", "auto|integer", "list of numbers", ...
   std::string help;
   std::string range;  // ">= 0 and < 1", "2 values"; empty without limits
   std::string unit;   // "s", "bytes"; usually empty
   Json default_value;
   bool required = false;
-  bool is_boolean = false;                          // its flag may be given without a value, and as --no-...
-  std::vector<std::string> choices;                 // legal words of an enum
+  bool is_boolean = false;                          // true: the flag may be given without a value, and as --no-...
+  std::vector<std::string> choices;                 // for an enum: the legal words
   bool is_path = false;                             // the value, or each element of the list, names a file or folder
   std::vector<std::string> words_beside_path = {};  // legal values of a path that are not paths
-  bool free_on_resume = false;                      // may change when a run resumes
+  bool free_on_resume = false;                      // true: the value may change when a run resumes
   // Checks one value and converts it to canonical JSON (numbers of the right kind, enum words). `scalar_text` is true if the
-  // value came as text (flags, environment, YAML scalars) and must be parsed by type. If the value does not fit, adds problems
+  // value came as text (flags, environment, YAML scalars) and must be parsed by type. If the value is not legal, adds problems
   // (what and next) and returns the default.
   std::function<Json(const Json& value, bool scalar_text, std::vector<Problem>& problems)> canonical;
 };
 
 struct Schema {
   std::vector<Leaf> leaves;                   // in order of declaration
-  std::map<std::string, std::string> groups;  // section path -> its help
+  std::map<std::string, std::string> groups;  // for each section's path, the help of the section
   [[nodiscard]] const Leaf* find(std::string_view path) const;
   Schema& operator+=(const Schema& other);  // adds the sections of `other`; a leaf declared twice is a ConfigError
 };
@@ -51,20 +52,20 @@ struct Schema {
 // accepted and changes nothing; its flag needs no value and takes true, false or a whole number.
 struct Alias {
   std::string name;
-  std::string path;  // "" = no key
+  std::string path;  // the key that the alias stands for; "" = no key
   std::function<Json(const Json&)> convert;
   std::string note;  // for the reference, e.g. "as in the original's TOML"
   // Returns the notice that a run prints if the value has a different effect here than in the other program; "" = no notice.
   std::function<std::string(const Json&)> notice = nullptr;
-  bool takes_text = false;  // for an alias without a key: its flag is followed by a value
+  bool takes_text = false;  // true: the flag of an alias without a key is followed by a value
 };
 
 // A resolved config: each leaf with its canonical value and its origin.
 struct Resolved {
-  Json values;  // nested: values["optim"]["learning_rate"]
-  std::map<std::string, std::string>
-      origins;  // "optim.learning_rate" -> "flag --optim.learning_rate", "default", "preset small", "file a.toml:7"
-  std::vector<std::string> notices;  // e.g. that resume = null in TOML was accepted as empty
+  Json values;                                 // nested: values["optim"]["learning_rate"]
+  std::map<std::string, std::string> origins;  // for each key, such as "optim.learning_rate": "flag --optim.learning_rate",
+                                               // "default", "preset small" or "file a.toml:7"
+  std::vector<std::string> notices;            // for example that resume = null in TOML was accepted as empty
 };
 
 // Collects layers, lowest precedence first; then resolve() checks all of them at once. The order is
@@ -74,12 +75,12 @@ struct Resolved {
 // no file is found there, the path stays as written.
 class Layers {
  public:
-  // `schema` must outlive this object. ConfigError if an alias names a key that `schema` lacks.
+  // `schema` must outlive this object. Throws ConfigError if an alias names a key that `schema` lacks.
   explicit Layers(const Schema& schema, std::span<const Alias> aliases = {});
   // Adds defaults of a recipe, a preset or the config of a run, with nested or dotted keys. Their relative paths are looked for
   // in each of `folders` in turn.
   void add_values(const Json& values, const std::string& origin, std::vector<std::filesystem::path> folders = {});
-  void add_file(const std::filesystem::path& path);  // .json (comments allowed) .toml .yaml .yml; problems are kept, not thrown
+  void add_file(const std::filesystem::path& path);  // .json (with comments), .toml, .yaml or .yml; problems are kept
   // Reads a file of another program: add_file() calls `convert`, which turns the file's tree into Millrace's keys or aliases.
   // YAML values in the tree are texts. A key that keeps its path keeps its line in messages.
   struct Foreign {
@@ -97,9 +98,10 @@ class Layers {
   // if it is true or false. Unknown --words are problems.
   std::vector<std::string> add_flags(std::span<const std::string> words);
   void add_problem(Problem problem);
-  // The unchecked value of a key in the highest layer so far that has it; nullopt if no layer has it.
+  // Returns the unchecked value of a key in the highest layer so far that has the key; nullopt if no layer has it.
   [[nodiscard]] std::optional<Json> last(std::string_view path) const;
-  // As last(), for a key that names a file: its path relative to the current folder; nullopt also if the value is not a text.
+  // Like last(), for a key that names a file. Returns the path relative to the current folder; nullopt also if the value is not
+  // a text.
   [[nodiscard]] std::optional<std::string> last_path(std::string_view path) const;
   // Throws ConfigError with all problems (unknown keys with the nearest legal one, wrong types, out of range, missing, ...).
   [[nodiscard]] Resolved resolve() const;
@@ -129,7 +131,7 @@ class Layers {
   std::vector<Problem> problems_;
   std::vector<std::string> notices_;
   std::vector<Set> sets_;          // in order of precedence, lowest first
-  Json earlier_ = Json::object();  // Foreign::earlier
+  Json earlier_ = Json::object();  // the trees converted so far; see Foreign::earlier
   bool is_complete_ = true;        // false: a file was unreadable, so keys that seem to be missing may be in it
 };
 
@@ -139,9 +141,9 @@ Json parse_text(std::string_view text, std::string_view suffix, const std::strin
                 std::map<std::string, std::string>& origins, std::vector<Problem>& problems, std::vector<std::string>& notices,
                 bool& scalars_are_text, bool* is_complete = nullptr);
 
-// --help's option list for these leaves, grouped by section; width in columns.
+// Returns --help's list of options for these leaves, grouped by section; `width` is in columns.
 [[nodiscard]] std::string help_text(const Schema& schema, int width = 100);
-// Markdown table per section: key, type, default, help; then the aliases.
+// Returns a Markdown table for each section (key, type, default, help), and then a table of the aliases.
 [[nodiscard]] std::string reference_markdown(const Schema& schema, std::span<const Alias> aliases);
 
 }  // namespace millrace::config

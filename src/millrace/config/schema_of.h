@@ -21,7 +21,7 @@
 namespace millrace::config {
 namespace detail {
 
-// For each type of member: type() for the schema, write() to canonical JSON, read() from canonical JSON.
+// Describes a type of member: type() for the schema, write() to canonical JSON, read() from canonical JSON.
 template <class T>
 struct Codec {
   static_assert(HasFields<T>, "a config member can't have this type: config/field.h lists the possible types");
@@ -266,13 +266,13 @@ template <class T>
 }
 
 // Makes a T from canonical values (Resolved::values or one of its sections). Missing keys keep T's default, unknown keys are
-// ignored. InternalError if a value is not canonical, which is a mistake in Millrace.
+// ignored. Throws InternalError if a value is not canonical, which is a mistake in Millrace.
 template <class T>
 [[nodiscard]] T read(const Json& values) {
   return detail::Codec<T>::read(values);
 }
 
-// Canonical JSON of a T; read<T>(write(x)) == x.
+// Returns the canonical JSON of a T; read<T>(write(x)) == x.
 template <class T>
 [[nodiscard]] Json write(const T& value) {
   return detail::Codec<T>::write(value);

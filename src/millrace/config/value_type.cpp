@@ -12,7 +12,7 @@ namespace {
 
 using Kind = ValueType::Kind;
 
-constexpr std::size_t kLongestShown = 60;  // bytes of a value in a message
+constexpr std::size_t kLongestShown = 60;  // the most bytes of a value that a message shows
 
 std::string plural(const std::string& type) {
   if (type == "number" || type == "integer" || type == "text" || type == "path") return type + "s";
@@ -37,7 +37,7 @@ std::string bounds_text(const Limits& limits) {
   return text + (limits.maximum_open ? "< " : "<= ") + number_text(limits.maximum);
 }
 
-// Joins the alternatives of a choice, each with its own expectation.
+// Returns the alternatives of a choice, each with its own expectation, as one text.
 std::string alternatives(const ValueType& type, const Limits& limits) {
   std::string text;
   for (const ValueType& inner : type.inner) {

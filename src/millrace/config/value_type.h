@@ -34,7 +34,7 @@ struct ValueType {
   std::uint64_t highest = 0;            // greatest value of an integer
   double largest = 0;                   // largest magnitude of a number
   std::vector<std::string> words = {};  // legal words of an enum
-  std::vector<ValueType> inner = {};    // nullable, automatic, list, map: one type; choice: the alternatives
+  std::vector<ValueType> inner = {};    // of a choice the alternatives; else the one type inside, if any
   std::vector<RecordField> fields;      // the fields of a record
 };
 
@@ -50,9 +50,9 @@ struct RecordField {
 [[nodiscard]] std::string type_text(const ValueType& type);
 // "> 0", ">= 0 and < 1", "2 values"; empty without limits.
 [[nodiscard]] std::string limits_text(const ValueType& type, const Limits& limits);
-// For messages: "an integer >= 1", "one of adamw, adam, sgd", "\"auto\" or a number > 0", ...
+// Returns what a message says is expected: "an integer >= 1", "one of adamw, adam, sgd", "\"auto\" or a number > 0", ...
 [[nodiscard]] std::string expectation_text(const ValueType& type, const Limits& limits);
-// Whether a flag of this type may be given without a value.
+// Returns true if a flag of this type may be given without a value.
 [[nodiscard]] bool is_boolean(const ValueType& type);
 
 // The canonical form of `value`: integers as integers, numbers as doubles, enums as their word, lists and maps element by
@@ -61,13 +61,13 @@ struct RecordField {
 [[nodiscard]] std::optional<Json> canonical_value(const ValueType& type, const Limits& limits, const Json& value,
                                                   const std::string& path, bool scalar_text, std::vector<Problem>& problems);
 
-// Text of `value` for a message: compact JSON, cut if it is long.
+// Returns the text of `value` for a message: compact JSON, cut if it is long.
 [[nodiscard]] std::string shown(const Json& value);
 // Turns a string from a flag, a variable or a YAML scalar into the JSON value that it looks like: a number, true, ... Any other
 // string becomes a JSON text.
 [[nodiscard]] Json guessed(const std::string& text);
 
-// Whether canonical JSON `value` has this type without conversion (3 is only an integer, 3.0 is only a number).
+// Returns true if canonical JSON `value` has this type without conversion (3 is only an integer, 3.0 is only a number).
 [[nodiscard]] bool is_exactly(const ValueType& type, const Json& value);
 
 }  // namespace millrace::config

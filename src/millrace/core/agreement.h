@@ -15,7 +15,7 @@
 
 namespace millrace {
 
-class GradientSums;  // core/gradient_sums.h
+class GradientSums;  // defined in core/gradient_sums.h
 struct GradientSumsOptions;
 
 // All functions except ranks() are collective. All processes of a run make the same calls in the same order, from the thread of
@@ -28,20 +28,20 @@ class Agreement {
  public:
   virtual ~Agreement() = default;
   [[nodiscard]] virtual Ranks ranks() const = 0;
-  [[nodiscard]] virtual std::vector<Json> gather(Json mine) = 0;  // the value that each rank passed, by rank
+  [[nodiscard]] virtual std::vector<Json> gather(Json mine) = 0;  // the values of the ranks, in the order of ranks
   // Adds up each element over the ranks, in place; sizes and types must be the same on all ranks.
   virtual void sum(std::vector<at::Tensor>& values) = 0;
 
   // Sets how tensors of `device` travel between ranks; `device` is the one on which this rank computes. `wish` is "auto", "gloo"
-  // or "nccl". Call this before any tensor travels. Afterwards a call may return before its sums of a GPU's tensors are complete;
-  // the current stream waits for them. Returns the choice: "gloo" or "nccl", or "" if the run has one process. ConfigError if the
-  // wish can't be met.
+  // or "nccl". Call this before any tensor travels. Afterwards a call may return before its sums of a GPU's tensors are
+  // complete; the current stream waits for them. Returns the choice: "gloo" or "nccl", or "" if the run has one process. Throws
+  // ConfigError if the wish can't be met.
   [[nodiscard]] virtual Chosen<std::string> use_device(at::Device device, const std::string& wish);
 
-  void mean(std::vector<at::Tensor>& values);  // sum() of floating-point numbers, divided by the number of ranks
+  void mean(std::vector<at::Tensor>& values);  // sum() for floating-point numbers, then divided by the number of ranks
 
-  // Makes an object that sums gradients over the ranks while the backward pass still computes others. Destroy it before this
-  // agreement. Null on all ranks if this agreement can't do that for these parameters.
+  // Makes an object that sums gradients over the ranks while the backward pass still computes other gradients. Destroy the
+  // object before this agreement. Returns null on all ranks if this agreement can't do that for these parameters.
   [[nodiscard]] virtual std::unique_ptr<GradientSums> gradient_sums(const std::vector<at::Tensor>& parameters,
                                                                     const GradientSumsOptions& options);
 
@@ -55,15 +55,15 @@ class Agreement {
   void in_turn(const std::function<void()>& work);
   // A rank that ends with an error calls this. Afterwards its calls return at once, as if it were the only rank.
   virtual void leave() {}
-  // True if this rank may have computed with incomplete sums after a lost rank or leave(). Its values are then not valid as a
-  // state of the run.
+  // Returns true if a lost rank or leave() may have made this rank compute with incomplete sums. The rank's values are then not
+  // valid as a state of the run.
   [[nodiscard]] virtual bool has_cut_sums() const noexcept { return false; }
 
-  // Number of calls so far that waited for the other ranks. Sums that are still under way are not counted.
+  // Returns the number of calls so far that waited for the other ranks. Sums that are still under way are not counted.
   [[nodiscard]] virtual std::int64_t exchanges() const noexcept { return 0; }
 
-  [[nodiscard]] bool any(bool mine);        // true if it is true on any rank
-  [[nodiscard]] Json from_root(Json mine);  // the value that rank 0 passed
+  [[nodiscard]] bool any(bool mine);        // returns true if `mine` is true on any rank
+  [[nodiscard]] Json from_root(Json mine);  // returns the value that rank 0 passed
   [[nodiscard]] std::int64_t sum(std::int64_t mine);
   [[nodiscard]] bool alone() const { return ranks().world_size == 1; }
 

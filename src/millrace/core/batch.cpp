@@ -17,7 +17,7 @@ std::string names_of(const Tensors& fields) {
 
 [[noreturn]] void refuse(std::string what, std::string next) { throw RecipeError({std::move(what), "", std::move(next)}); }
 
-// The field with the most similar name; "" if no name is similar.
+// Returns the field with the most similar name; "" if no name is similar.
 std::string nearest_field(std::string_view name, const Tensors& fields) {
   std::vector<std::string> names;
   for (const auto& [known, tensor] : fields) names.push_back(known);

@@ -43,17 +43,17 @@ class Batch {
  public:
   Batch() = default;
   explicit Batch(std::vector<Group> groups, BatchOrigin origin = {}) : groups_(std::move(groups)), origin_(origin) {}
-  explicit Batch(Tensors fields);  // one group; positions 0..rows-1
+  explicit Batch(Tensors fields);  // makes one group with the positions 0..rows-1
   Batch(Batch&&) noexcept = default;
   Batch& operator=(Batch&&) noexcept = default;
   Batch(const Batch&) = delete;
   Batch& operator=(const Batch&) = delete;
 
-  // Field of a plain batch. If it is missing, a RecipeError names the existing fields.
+  // Returns a field of a plain batch. If the field is missing, throws a RecipeError that lists the existing fields.
   [[nodiscard]] const at::Tensor& operator[](std::string_view name) const;
   void set(std::string name, at::Tensor value);  // sets a field of group 0
   [[nodiscard]] bool has(std::string_view name) const;
-  [[nodiscard]] std::int64_t rows() const noexcept;  // over all groups
+  [[nodiscard]] std::int64_t rows() const noexcept;  // number of rows over all groups
   [[nodiscard]] std::vector<Group>& groups() noexcept { return groups_; }
   [[nodiscard]] const std::vector<Group>& groups() const noexcept { return groups_; }
   [[nodiscard]] const BatchOrigin& origin() const noexcept { return origin_; }
@@ -74,8 +74,9 @@ struct LossTerm {
     bool logarithm = false;  // show the natural logarithm of the quotient
   };
 
-  at::Tensor sum;    // scalar with gradient
-  at::Tensor count;  // scalar without gradient, on the sum's device: number of things in `sum`; 0 = the term counts nothing here
+  at::Tensor sum;    // a scalar with a gradient
+  at::Tensor count;  // scalar without gradient, on the sum's device: the number of things that `sum` adds up; 0 = nothing to
+                     // count here
   // The usual count of a full micro-batch, which is known before the step without a read from the device. The backward pass
   // starts from sum / nominal_count, so that numbers stay small enough for half precision. Any positive constant gives the same
   // result in exact arithmetic.
@@ -98,7 +99,7 @@ struct LossTerm {
 struct Loss {
   std::vector<LossTerm> terms;  // empty = the objective was absent; see Objective::loss
   Tensors outputs = {};         // detached by the trainer; passed to later objectives and to Recipe::measure
-  [[nodiscard]] const LossTerm& term(std::string_view name = "") const;  // RecipeError if there is no term of that name
+  [[nodiscard]] const LossTerm& term(std::string_view name = "") const;  // throws RecipeError if there is no term of that name
 };
 
 // Named tensors and a JSON value from which a part of a run (loader, optimiser, schedule, recipe) resumes exactly.
@@ -107,7 +108,7 @@ struct State {
   Json json = Json::object();
 };
 
-// Text for messages: "image f32 [32,3,32,32], label i64 [32]"; for several groups "a: x f32 [4,3]; b: x f32 [4,5]".
+// Returns a text for messages: "image f32 [32,3,32,32], label i64 [32]"; for several groups "a: x f32 [4,3]; b: x f32 [4,5]".
 [[nodiscard]] std::string to_text(const Tensors& tensors);
 [[nodiscard]] std::string to_text(const Batch& batch);
 [[nodiscard]] std::string to_text(const BatchOrigin& origin);  // "training batch 3 of epoch 0", "validation batch 2"

@@ -23,23 +23,23 @@ class GradientSums {
  public:
   struct Traffic {
     std::int64_t buckets = 0;
-    std::int64_t early_buckets = 0;  // sent before the backward pass had ended
-    std::int64_t bytes = 0;          // sent by this rank
+    std::int64_t early_buckets = 0;  // buckets that were sent before the backward pass had ended
+    std::int64_t bytes = 0;          // bytes that this rank sent
   };
 
   virtual ~GradientSums() = default;
-  // Starts a step. From here on each gradient, multiplied by this rank's scalar `factor`, is sent as soon as autograd has added
-  // to it.
+  // Starts a step. After this call each gradient is multiplied by this rank's scalar `factor` and sent, as soon as autograd has
+  // added to the gradient.
   virtual void begin(const at::Tensor& factor) = 0;
   [[nodiscard]] virtual bool has_begun() const noexcept = 0;
   // Sends the gradients that have not been sent yet; does not wait.
   virtual void send() = 0;
-  // True if a gradient changed after it had been sent: then receive() does not return the sum.
+  // Returns true if a gradient changed after it had been sent. receive() then does not return the sum.
   [[nodiscard]] virtual bool is_spoiled() const noexcept = 0;
-  // The sums over all ranks, in the order, type and memory layout of the parameters, the same bits on all ranks; valid until the
-  // next begin(). Waits for all ranks.
+  // Returns the sums over all ranks, in the order, type and memory layout of the parameters. The sums have the same bits on all
+  // ranks and are valid until the next begin(). Waits for all ranks.
   [[nodiscard]] virtual std::vector<at::Tensor> receive() = 0;
-  [[nodiscard]] virtual Traffic take_traffic() noexcept = 0;  // traffic since the last call
+  [[nodiscard]] virtual Traffic take_traffic() noexcept = 0;  // returns the traffic since the last call
 };
 
 }  // namespace millrace

@@ -31,7 +31,8 @@ class RandomScope {
   // One call of a layer that draws random numbers: its key, and the elements of the site's stream that the tensor uses.
   struct Site {
     std::uint64_t key = 0;
-    std::int64_t first = 0;  // index of the tensor's first element in the stream; if `runs` is empty, its other elements follow
+    std::int64_t first = 0;  // index of the tensor's first element in the stream; if `runs` is empty, the other elements follow
+                             // it
     std::vector<IndexRun> runs = {};  // if not empty: the indices of all elements of the tensor, run by run
     // Address on the device where a kernel reads the key and the first element of each run; null unless a device records the
     // step.
@@ -41,8 +42,8 @@ class RandomScope {
   // A scope's position. If a part of the forward pass is computed again, it resumes from the same position.
   struct Position {
     std::uint64_t seed = 0, epoch = 0, site = 0;
-    std::vector<IndexRun> rows =
-        {};  // positions in the epoch, in the order of the tensors' rows; empty = unknown: sites begin at element 0
+    std::vector<IndexRun> rows = {};  // positions in the epoch, in the order of the tensors' rows; if empty, they are unknown and
+                                      // each site begins at element 0
     SiteRecorder* recorder = nullptr;  // set while a device records the step
   };
 
@@ -52,14 +53,14 @@ class RandomScope {
   RandomScope(const RandomScope&) = delete;
   RandomScope& operator=(const RandomScope&) = delete;
 
-  // The next site of the innermost scope, for a tensor of `elements` elements. Outside any scope the key is drawn from ATen's
-  // default CPU generator, so that torch.manual_seed repeats a layer that is used alone, as torch users expect.
+  // Returns the next site of the innermost scope, for a tensor of `elements` elements. Outside any scope the key is drawn from
+  // ATen's default CPU generator. So torch.manual_seed repeats a layer that is used alone, as torch users expect.
   [[nodiscard]] static Site next_site(std::int64_t elements);
-  [[nodiscard]] static std::optional<Position> position();  // position of the innermost scope; nullopt outside any
-  // The site at this position, for a tensor of `elements` elements. Ignores `position.recorder`.
+  [[nodiscard]] static std::optional<Position> position();  // of the innermost scope; nullopt if there is no scope
+  // Returns the site at this position, for a tensor of `elements` elements. Ignores `position.recorder`.
   [[nodiscard]] static Site site_at(const Position& position, std::int64_t elements);
-  // True while a device records the innermost scope of this thread. A value that the host computes meanwhile would be the same in
-  // every replay of the recording.
+  // Returns true while a device records the innermost scope of this thread. A value that the host computes meanwhile would be
+  // the same in every replay of the recording.
   [[nodiscard]] static bool is_recorded() noexcept;
 
  private:
@@ -77,7 +78,7 @@ class SiteRecorder {
   [[nodiscard]] virtual const void* place_of(const RandomScope::Position& position, std::int64_t elements) = 0;
 };
 
-// The rows of a batch as positions in its epoch, in the form that a RandomScope takes.
+// Returns the rows of a batch as positions in its epoch, in the form that a RandomScope takes.
 [[nodiscard]] std::vector<IndexRun> rows_of(const Batch& batch);
 [[nodiscard]] std::vector<IndexRun> runs_of(std::span<const std::int64_t> positions);
 
@@ -94,7 +95,7 @@ class RowScope {
 
  private:
   RandomScope* scope_;
-  std::vector<IndexRun> rows_;  // the scope's earlier rows
+  std::vector<IndexRun> rows_;  // the rows for which the scope drew before this object was made
 };
 
 }  // namespace millrace

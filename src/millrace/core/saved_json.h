@@ -14,21 +14,21 @@
 
 namespace millrace {
 
-// A value in the part's JSON, which must outlive this object. A value that is missing, of another kind or out of range causes a
-// SnapshotError that names part, place and value.
+// A value in the JSON of a snapshot's part. The JSON must outlive this object. A value that is missing, of another kind or out
+// of range causes a SnapshotError that names the part, the place in its JSON and the value.
 class SavedJson {
  public:
   SavedJson(const Json& json, std::string part) : SavedJson(json, std::move(part), "") {}
 
   [[nodiscard]] const Json& json() const noexcept { return *json_; }
-  [[nodiscard]] SavedJson operator[](const std::string& key) const;           // the value of an object at this key
+  [[nodiscard]] SavedJson operator[](const std::string& key) const;           // returns the value of an object at this key
   [[nodiscard]] std::optional<SavedJson> find(const std::string& key) const;  // like operator[]; nullopt if the key is missing
   [[nodiscard]] std::vector<std::pair<std::string, SavedJson>> members() const;
   [[nodiscard]] std::vector<SavedJson> list(std::optional<std::size_t> size = {}) const;  // an array, of this length if given
 
   [[nodiscard]] std::int64_t integer(std::int64_t lowest, std::int64_t highest = std::numeric_limits<std::int64_t>::max()) const;
   [[nodiscard]] double number() const;
-  [[nodiscard]] double number_or_nan() const;  // null is NaN
+  [[nodiscard]] double number_or_nan() const;  // returns NaN for null
   [[nodiscard]] bool boolean() const;
   [[nodiscard]] std::string text() const;
 
@@ -44,12 +44,12 @@ class SavedJson {
   std::string place_;
 };
 
-// Throws a SnapshotError: the part `part` can't be used because of `problem`.
+// Throws a SnapshotError which says that the part `part` can't be used because of `problem`.
 [[noreturn]] void refuse_part(const std::string& part, const std::string& problem);
 
 // Converts a number for people and logs: if it is not finite it becomes text, so that it is not silently lost.
 [[nodiscard]] Json number_or_text(double value);
-[[nodiscard]] Json number_or_text(std::optional<double> value);  // nullopt is null
+[[nodiscard]] Json number_or_text(std::optional<double> value);  // returns null for nullopt
 
 // Converts a number for saved state: if it is not finite it becomes null, which number_or_nan() reads as NaN.
 [[nodiscard]] Json number_or_null(double value);

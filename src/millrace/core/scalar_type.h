@@ -9,7 +9,8 @@
 
 namespace millrace {
 
-// The DType of the same elements; nullopt for types that no Millrace file holds (quantised, 8-bit float, half complex, ...).
+// Returns the DType of the same elements; nullopt for types that no Millrace file holds (quantised, 8-bit float, half complex,
+// ...).
 [[nodiscard]] std::optional<DType> dtype_of(at::ScalarType type) noexcept;
 [[nodiscard]] at::ScalarType scalar_type_of(DType dtype) noexcept;
 

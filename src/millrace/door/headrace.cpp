@@ -55,8 +55,8 @@ Json fields_json(std::span<const Field> fields) {
   return all;
 }
 
-// The caller's functions may be called only while the gate is open. The gate is needed because a reader may be abandoned in the
-// middle of a batch: see Engine::stop().
+// The caller's functions may be called only while the gate is open. The gate is needed because Engine::stop() may abandon a
+// reader in the middle of a batch.
 class Gate {
  public:
   // Admits one call while it exists. The constructor throws DataError when the gate is shut.
@@ -117,8 +117,8 @@ data::MapFunction mapping_of(const headrace_map& given, const std::shared_ptr<Ga
   };
 }
 
-// Counts the forks between the process of the first loader and this process, so a fork has another count. It is read for each
-// batch, because getpid() would be a system call.
+// Counts the forks between the process of the first loader and this process, so that a fork has another count. The count is read
+// for each batch; getpid() would cost a system call each time.
 std::atomic<unsigned> forks = 0;
 
 unsigned counted_forks() {
@@ -136,7 +136,7 @@ struct Slot {
   unsigned process;
 };
 
-// Reports its pieces of memory to the caller, until it is closed.
+// Reports its pieces of memory to the caller, until close() is called.
 class WatchedArena final : public data::Arena {
  public:
   explicit WatchedArena(const headrace_watch& watch) : watch_(watch) {}
@@ -154,7 +154,7 @@ class WatchedArena final : public data::Arena {
     }
     from_->release(memory, bytes);
   }
-  // Also gives back the memory of batches that are still held, and of readers that were abandoned.
+  // Reports all pieces as given back, also those of batches that are still held and of readers that were abandoned.
   void close() noexcept {
     const std::lock_guard lock(mutex_);
     for (const auto& [memory, bytes] : pieces_) watch_.given_back(memory, bytes, watch_.context);
@@ -164,7 +164,7 @@ class WatchedArena final : public data::Arena {
  private:
   const headrace_watch watch_;
   const std::shared_ptr<data::Arena> from_ = data::Arena::host();
-  std::mutex mutex_;  // held during the caller's functions, so that no call follows close()
+  std::mutex mutex_;  // held while a function of the caller runs, so that no call follows close()
   std::map<std::byte*, std::size_t> pieces_;
 };
 
@@ -199,11 +199,11 @@ struct headrace_loader {
   std::string cache_reason;
   std::vector<data::Dataset> datasets;
   std::shared_ptr<Gate> gate;
-  std::shared_ptr<WatchedArena> arena;  // null: no watch
+  std::shared_ptr<WatchedArena> arena;  // null if the caller watches no memory
   std::string content;                  // digest of the files; "" = not read yet
   std::optional<data::Loader> loader;
-  bool at_end = false;    // the epoch's last batch was returned, but its end was not reported yet
-  std::uint64_t bad = 0;  // samples so far that could not be read
+  bool at_end = false;    // true: the epoch's last batch was returned, but the end of the epoch was not reported yet
+  std::uint64_t bad = 0;  // number of samples so far that could not be read
 };
 
 namespace {
@@ -253,12 +253,13 @@ int next(headrace_loader* from, std::int64_t milliseconds, headrace_batch& out) 
   return HEADRACE_BATCH;
 }
 
-// A digest of the files' content, in the order in which they make samples. It is equal for data that was moved or renamed.
+// Returns a digest of the files' content, in the order in which the files make samples. The digest stays the same if data is
+// moved or renamed.
 const std::string& content_of(headrace_loader& opened) {
   if (!opened.content.empty()) return opened.content;
   Sha256 hash;
   for (const Json& dataset : opened.loader->data_state()) {
-    for (const char* const key : {"files", "groups"}) {  // the last two values of a row: size or number, and digest
+    for (const char* const key : {"files", "groups"}) {  // of a row: the size or the number of files, and the digest
       if (!dataset.contains(key)) continue;
       for (const Json& row : dataset[key]) hash.update(row[row.size() - 2].dump() + row[row.size() - 1].dump() + "\n");
     }

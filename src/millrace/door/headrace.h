@@ -39,16 +39,16 @@ enum { HEADRACE_FAILED = -1, HEADRACE_END = 0, HEADRACE_BATCH = 1, HEADRACE_NOT_
 typedef struct {
   void* slot;
   uint64_t epoch;
-  uint64_t index;               // position within the epoch
+  uint64_t index;               // number of the batch in its epoch, from 0
   const int64_t* rows;          // number of rows of each group; may be 0
   void* const* data;            // first byte of each field of each group; 64-byte aligned, rows contiguous
   const int64_t* const* items;  // for each group: the number of each row's sample in its data set
-  uint64_t bad;                 // samples of the batch that could not be read; they were left out or replaced
+  uint64_t bad;                 // number of the batch's samples that could not be read; they were left out or replaced
 } headrace_batch;
 
-// A function for parts of kind "map". It reads the fields of one sample and writes the fields that it makes, in the order of
-// the pipeline's JSON (`makes` sorted by name). `seed` is a function of the loader's seed, the epoch and the sample's position.
-// Several reader threads call it at once. It returns 0 for success; any other value makes the sample a bad sample.
+// A function for parts of kind "map". It reads the fields of one sample and writes the fields that it makes, in the order of the
+// pipeline's JSON (`makes` sorted by name). `seed` is a function of the loader's seed, the epoch and the sample's position.
+// Several reader threads call the function at once. It returns 0 for success; any other value makes the sample a bad sample.
 typedef int (*headrace_function)(const void* const* fields, void* const* made, uint64_t seed, void* context);
 typedef struct {
   headrace_function call;
@@ -59,18 +59,19 @@ typedef struct {
 } headrace_map;
 
 // Watches the memory of batches, so that the caller can register it with a device. `taken` is called with each new piece of
-// memory, which many batches will use. `given_back` is called before the piece is freed, at the latest in headrace_close(),
-// even if a batch is still held. Both are called on any thread, one call at a time, and may not call this library.
+// memory, which many batches will use. `given_back` is called before the piece is freed, at the latest in headrace_close(), even
+// if a batch is still held. Both functions are called on any thread, one call at a time, and may not call this library.
 typedef struct {
   void (*taken)(void* memory, size_t bytes, void* context);
   void (*given_back)(void* memory, size_t bytes, void* context);
   void* context;
 } headrace_watch;
 
-// The version of Millrace.
+// Returns the version of Millrace.
 const char* headrace_version(void);
 
-// This thread's latest failure: {"kind": "DataError", "what": ..., "where": ..., "next": ...}; where and next may be empty.
+// Returns this thread's latest failure: {"kind": "DataError", "what": ..., "where": ..., "next": ...}; where and next may be
+// empty.
 const char* headrace_error(void);
 
 // Opens the data and starts reading. `description` is the JSON that `millrace bench loader` reads, described by its --help:
@@ -79,9 +80,9 @@ const char* headrace_error(void);
 // stay valid until then too.
 headrace_loader* headrace_open(const char* description, const headrace_map* maps, size_t count, const headrace_watch* watch);
 
-// The constant properties of the loader: {"groups": [{"name", "samples", "rows", "fields": [{"name", "dtype", "shape"}]}],
-// "batches": of an epoch, "samples": of an epoch over all ranks}. `shape` is the shape of one sample, `rows` the number of rows
-// of a full batch.
+// Returns the constant properties of the loader: {"groups": [{"name", "samples", "rows", "fields": [{"name", "dtype",
+// "shape"}]}], "batches": of an epoch, "samples": of an epoch over all ranks}. `shape` is the shape of one sample, `rows` the
+// number of rows of a full batch.
 const char* headrace_describe(headrace_loader* loader);
 
 // Gets the next batch in order. Returns HEADRACE_END at the end of an epoch; the next call begins the next epoch. Returns
@@ -90,30 +91,32 @@ const char* headrace_describe(headrace_loader* loader);
 int headrace_next(headrace_loader* loader, int64_t milliseconds, headrace_batch* batch);
 void headrace_release(void* slot);
 
-// The position in the data: {"fingerprint", "content", "seed", "epoch", "next_batch", ...}, for the batch that headrace_next()
-// returns next. At the end of an epoch it is the beginning of the next epoch. "content" is a digest of the files; the first
-// call reads part of the files for it. Loading refuses another pipeline, batch size or seed. It also refuses other files,
-// unless "content" is left out.
+// Returns the position in the data: {"fingerprint", "content", "seed", "epoch", "next_batch", ...}. The position is that of the
+// batch that headrace_next() returns next; at the end of an epoch, the beginning of the next epoch. "content" is a digest of the
+// files; the first call reads part of the files for it. Loading refuses another pipeline, batch size or seed. It also refuses
+// other files, unless "content" is left out.
 const char* headrace_state(headrace_loader* loader);
 int headrace_load_state(headrace_loader* loader, const char* state);
 
 // Drops prepared batches and begins the given epoch.
 int headrace_restart(headrace_loader* loader, uint64_t epoch);
 
-// Counts since the loader was opened: {"batches", "samples", "bad_samples", "wait_seconds", "read_seconds", "read_cpu_seconds",
-// "readers", "buffer_bytes", "cache": {"hits", "misses", "bytes", "budget_bytes"} or null, "slow_files": [...]}.
+// Returns counts since the loader was opened: {"batches", "samples", "bad_samples", "wait_seconds", "read_seconds",
+// "read_cpu_seconds", "readers", "buffer_bytes", "cache": {"hits", "misses", "bytes", "budget_bytes"} or null, "slow_files":
+// [...]}.
 const char* headrace_counters(headrace_loader* loader);
 
-// The loader's choices and their reasons: {"readers", "readers_reason", "cache_reason", "buffer_bytes", "data": [how files are
-// read]}.
+// Returns the loader's choices and their reasons: {"readers", "readers_reason", "cache_reason", "buffer_bytes", "data": [how
+// files are read]}.
 const char* headrace_plan(headrace_loader* loader);
 
-// Warnings and notes since the last call, oldest first: [{"kind": "warning" or "note", "text"}]; at most 100 are kept.
+// Returns the warnings and notes since the last call, oldest first: [{"kind": "warning" or "note", "text"}]; at most 100 are
+// kept.
 const char* headrace_messages(headrace_loader* loader);
 
 // Stops the readers and frees the loader. Waits for running functions of `maps`, and never calls them later. Batches stay valid
-// until they are released. NULL is allowed. The owner of a loader must close it before the process ends, because the loader's
-// threads may not outlive the data that they use.
+// until they are released. NULL is allowed. The owner must close a loader before the process ends, because the loader's threads
+// must not outlive the data that they use.
 void headrace_close(headrace_loader* loader);
 
 // --- The doctor, for training loops that are not Millrace's.
@@ -135,7 +138,7 @@ headrace_sampler* headrace_sampler_start(int gpu);
 // {"machine": measurements since the last call (null: none yet), "evidence": members of doctor::Evidence about the time since
 // the start}. The CPU time of child processes counts as the process's own.
 const char* headrace_sampler_read(headrace_sampler* sampler);
-const char* headrace_sampler_stop(headrace_sampler* sampler);  // a last headrace_sampler_read(), which also frees the sampler
+const char* headrace_sampler_stop(headrace_sampler* sampler);  // like headrace_sampler_read(), but frees the sampler
 
 #ifdef __cplusplus
 }

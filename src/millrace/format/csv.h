@@ -14,27 +14,27 @@
 
 namespace millrace::format {
 
-// The shortest text that reads back as the same number; "nan", "inf", "-inf".
+// Returns the shortest text that reads back as the same number; "nan", "inf", "-inf".
 [[nodiscard]] std::string csv_number(double value);
-// Cells with commas, quotes or line breaks are quoted. Does not end with a newline.
+// Returns the line of a table without its newline. Cells with commas, quotes or line breaks are quoted.
 [[nodiscard]] std::string csv_line(std::span<const std::string> cells);
 
-// The separator of a table whose first line has names: a comma or, if that line has no comma, a semicolon or a tab.
+// Returns the separator of a table whose first line has names: a comma or, if that line has no comma, a semicolon or a tab.
 // Spreadsheets write a semicolon or a tab in regions whose numbers have a decimal comma.
 [[nodiscard]] char csv_separator(std::string_view text);
 // Reads the whole cell, without the blanks around it, as a number. With `decimal_comma` 12,5 is a number too, but 12,500 is not,
-// because it may mean 12.5 or 12500. nullopt if the cell is not a number.
+// because it may mean 12.5 or 12500. Returns nullopt if the cell is not a number.
 [[nodiscard]] std::optional<double> csv_value(std::string_view cell, bool decimal_comma = false);
-// The text without the byte-order mark that spreadsheets write.
+// Returns the text without the byte-order mark that spreadsheets write.
 [[nodiscard]] std::string_view without_mark(std::string_view text);
 
 // Reads the rows of a text one by one. Cells may hold any bytes; the text must outlive the reader.
 class CsvReader {
  public:
   explicit CsvReader(std::string_view text, char separator = ',') : text_(text), separator_(separator) {}
-  // The next row; false at the end.
+  // Sets `row` to the cells of the next row; returns false if there is none.
   bool next(std::vector<std::string>& row);
-  [[nodiscard]] std::int64_t line() const noexcept { return line_; }  // line where the last row begins, from 1
+  [[nodiscard]] std::int64_t line() const noexcept { return line_; }  // number of the line, from 1, in which the last row begins
   // complete() is false if the text ends inside the last row: without a newline or, if ends_in_quotes(), before a cell's closing
   // quote.
   [[nodiscard]] bool complete() const noexcept { return complete_; }
@@ -57,12 +57,12 @@ struct CsvTable {
 // Appends rows to a table whose first column is the step. A failed write never stops the run (see LogFile).
 class CsvWriter {
  public:
-  // Continues an existing file with the same columns. Drops an incomplete row and, for a run resumed at step `keep_through`,
-  // the rows after that step. If the file or `columns` has additional columns at the end, the table gets them all; a row
-  // without values for them has empty cells there. A file with other columns is renamed to "<path>.old".
+  // Continues an existing file with the same columns. Drops an incomplete row and, for a run resumed at step `keep_through`, the
+  // rows after that step. If the file or `columns` has additional columns at the end, the table has those columns too, with
+  // empty cells in the rows that lack values. A file with other columns is renamed to "<path>.old".
   CsvWriter(Fs& fs, const std::filesystem::path& path, std::vector<std::string> columns, Warn warn,
             std::optional<std::int64_t> keep_through = std::nullopt);
-  void row(std::int64_t step, std::span<const std::string> cells);  // without the step; cells at the end may be missing
+  void row(std::int64_t step, std::span<const std::string> cells);  // `cells`: the values; the last ones may be missing
   [[nodiscard]] const std::vector<std::string>& columns() const noexcept { return columns_; }
 
  private:

@@ -29,15 +29,15 @@ libdeflate_decompressor& decompressor() {
 
 std::string announced(std::size_t bytes) { return std::to_string(bytes) + " bytes that are announced"; }
 
-// Describes a result other than success; `room` is the announced number of bytes.
+// Describes a result other than success. `room` is the number of bytes that were announced.
 std::string problem_of(libdeflate_result result, std::size_t room) {
   if (result == LIBDEFLATE_INSUFFICIENT_SPACE) return "the compressed data holds more than the " + announced(room);
   if (result == LIBDEFLATE_SHORT_OUTPUT) return "the compressed data holds less than the " + announced(room);
   return "the compressed data is damaged or cut off";
 }
 
-// True if a gzip member begins here. Other bytes after the last member are padding, with which tapes and archives fill up their
-// blocks.
+// Returns true if a gzip member begins here. Other bytes after the last member are padding: tapes and archives fill up their
+// blocks with them.
 bool is_gzip(std::span<const std::byte> in) { return in.size() > 1 && in[0] == std::byte{0x1F} && in[1] == std::byte{0x8B}; }
 
 // Decodes a member that is larger than `out`, up to a limit. Writes only the member's first bytes to `out`, but checks the
@@ -46,7 +46,8 @@ libdeflate_result gunzip_longer(std::span<const std::byte> in, std::span<std::by
                                 std::uint64_t& passed_over) {
   constexpr std::size_t kPiece = std::size_t{1} << 16U;
   constexpr std::size_t kMost = std::numeric_limits<uInt>::max();
-  // The most bytes beyond `out`. A longer member is refused, because it may have been made to waste the reader's time.
+  // The most bytes of a member beyond `out`. A longer member is refused, because it may have been made to waste the reader's
+  // time.
   constexpr std::size_t kMostBehind = std::size_t{16} << 20U;
   z_stream stream{};
   if (::inflateInit2(&stream, 16 + MAX_WBITS) != Z_OK) throw std::bad_alloc();

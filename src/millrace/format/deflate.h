@@ -13,7 +13,7 @@ namespace millrace::format {
 // before it allocates memory.
 inline constexpr std::uint64_t kDeflateMostExpansion = 1032;
 
-// CRC-32 as in gzip, zip and PNG. Continues from `crc` (0 to begin).
+// Returns the CRC-32 as in gzip, zip and PNG. Continues from `crc` (0 to begin).
 [[nodiscard]] std::uint32_t crc32(std::span<const std::byte> bytes, std::uint32_t crc = 0) noexcept;
 
 // The following functions keep one decoder per thread. They return "" or describe what is wrong with the stream.
@@ -23,19 +23,21 @@ inline constexpr std::uint64_t kDeflateMostExpansion = 1032;
 // Numbers of bytes that a reader ignored.
 struct PassedOver {
   std::uint64_t inside = 0;  // decompressed bytes beyond the requested ones
-  std::uint64_t behind = 0;  // bytes of the file after the last member or, if the file is not compressed, after the data
+  std::uint64_t behind = 0;  // bytes of the file after the last gzip member or, if the file is not compressed, after the data
   bool is_packed = false;
 };
-// Reads the first out.size() bytes of consecutive gzip members; checks each member's CRC and size. As other readers do, it
-// ignores the bytes of the last member beyond `out`, and bytes after that member; `passed_over` gets their numbers.
+// Reads the first out.size() bytes of consecutive gzip members, and checks each member's CRC and size. Like other readers, it
+// ignores the bytes of the last member that do not fit into `out`, and the bytes after that member; `passed_over` receives both
+// numbers.
 [[nodiscard]] std::string gunzip(std::span<const std::byte> in, std::span<std::byte> out, PassedOver* passed_over = nullptr);
 
 enum class DeflateFrame : std::uint8_t { raw, gzip };
-// Reads the first out.size() bytes, for a header. `written` is the number of bytes read, smaller if the data ends earlier.
+// Reads the first out.size() bytes, for a header. `written` receives the number of bytes read, which is smaller if the data ends
+// earlier.
 [[nodiscard]] std::string inflate_head(DeflateFrame frame, std::span<const std::byte> in, std::span<std::byte> out,
                                        std::size_t& written);
 
-// `level` is 1 to 12.
+// Compresses the bytes; `level` is 1 to 12.
 [[nodiscard]] std::vector<std::byte> deflate(DeflateFrame frame, std::span<const std::byte> in, int level = 6);
 
 }  // namespace millrace::format

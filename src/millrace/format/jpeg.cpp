@@ -18,16 +18,16 @@
 namespace millrace::format {
 namespace {
 
-constexpr int kMostScans = 500;     // each scan costs a pass over the whole picture; encoders use about ten
-constexpr JDIMENSION kContext = 2;  // columns on each side of a part that smooth upsampling also reads
+constexpr int kMostScans = 500;     // enough for encoders, which use about ten; each scan costs a pass over the whole picture
+constexpr JDIMENSION kContext = 2;  // number of columns on each side of a part that smooth upsampling also reads
 
 [[noreturn]] void refuse_jpeg(const std::filesystem::path& path, std::string what) {
   throw DataError({std::move(what), path.string(), "use an intact JPEG file: copy or write it again"});
 }
 
-// libjpeg reports through functions, and a function that reports a fatal error must not return.
+// libjpeg reports errors through functions, and a function that reports a fatal error must not return.
 struct Reports {
-  jpeg_error_mgr manager{};  // first: libjpeg hands back a pointer to it
+  jpeg_error_mgr manager{};  // must be the first member, because libjpeg gives back a pointer to it
   std::jmp_buf stop{};
   std::array<char, JMSG_LENGTH_MAX> text{};
 };
@@ -38,7 +38,8 @@ struct Reports {
   std::longjmp(reports->stop, 1);
 }
 
-// A warning means that libjpeg continued with invented pixels, except a few warnings that concern no pixel.
+// Handles a warning. A warning means that libjpeg continued with invented pixels, except for a few warnings that concern no
+// pixel.
 void on_message(j_common_ptr info, int level) {
   constexpr std::array kHarmless = {JWRN_ADOBE_XFORM, JWRN_JFIF_MAJOR, JWRN_EXTRANEOUS_DATA, JWRN_BOGUS_ICC};
   if (level < 0 && std::find(kHarmless.begin(), kHarmless.end(), info->err->msg_code) == kHarmless.end()) stop(info);
@@ -65,7 +66,7 @@ struct Request {
   PicturePart part;
   std::size_t channels = 3;
   int reduction = 1;
-  bool ends = false;  // the file ends with the end marker, so it was not cut off, and decoding may stop after the part
+  bool ends = false;  // true: the file ends with the end marker, so it was not cut off, and decoding may stop after the part
 };
 
 bool start(Reports& reports, jpeg_decompress_struct& info, const Request& request) {
@@ -147,7 +148,7 @@ JpegPicture::JpegPicture(PictureFile file, std::uint64_t file_bytes) : file_(fil
   };
   if (info.jpeg_color_space == JCS_CMYK || info.jpeg_color_space == JCS_YCCK) pass_over("it has the colours of a printer (CMYK)");
   if (info.arith_code != FALSE) pass_over("it is coded arithmetically");
-  // The least possible size: each block of 8 x 8 takes at least one bit.
+  // The least possible size of the file: each block of 8 x 8 pixels takes at least one bit.
   std::uint64_t blocks = 0;
   for (int i = 0; i < info.num_components; ++i) {
     blocks += static_cast<std::uint64_t>(info.comp_info[i].width_in_blocks) * info.comp_info[i].height_in_blocks;

@@ -13,24 +13,24 @@ namespace millrace::format {
 
 [[nodiscard]] bool is_jpeg(std::span<const std::byte> start) noexcept;
 
-// Size of a picture decoded at 1/2, 1/4 or 1/8, rounded up. Decoding at these sizes costs less than at full size.
+// Returns the size of a picture decoded at 1/2, 1/4 or 1/8, rounded up. Decoding at these sizes costs less than at full size.
 [[nodiscard]] PictureSize reduced(const PictureSize& size, int reduction) noexcept;
-// The largest of 1, 2, 4, 8 that leaves at least this many rows and columns; 1 if the picture itself has fewer.
+// Returns the largest of 1, 2, 4, 8 that leaves at least this many rows and columns; 1 if the picture itself has fewer.
 [[nodiscard]] int largest_reduction(const PictureSize& size, std::int64_t height, std::int64_t width) noexcept;
 
 // A picture whose header has been read. The file's bytes must outlive it. One thread at a time.
 class JpegPicture {
  public:
-  // `file` holds at least the header; decode() needs all of the file. `file_bytes` is the size of the whole file. DataError if it
-  // is not JPEG, is cut off, or has a size that this many bytes can't hold.
+  // `file` holds at least the header; decode() needs all of the file. `file_bytes` is the size of the whole file. Throws
+  // DataError if the file is not JPEG, is cut off, or has a size that this many bytes can't hold.
   JpegPicture(PictureFile file, std::uint64_t file_bytes);
   ~JpegPicture();
   JpegPicture(const JpegPicture&) = delete;
   JpegPicture& operator=(const JpegPicture&) = delete;
 
   [[nodiscard]] const PictureSize& size() const noexcept { return size_; }
-  // Decodes `part`, which lies inside the picture reduced by `reduction`. `out` has height * width * channels bytes of the
-  // part. A coloured picture is turned to gray by taking its stored luma. May be called once per object. DataError if data
+  // Decodes `part`, which lies inside the picture reduced by `reduction`. `out` has height * width * channels bytes of the part.
+  // A coloured picture is turned to gray by taking its stored luma. May be called once per object. Throws DataError if data
   // anywhere in the file is damaged or missing; damage that still decodes is not noticed, because JPEG has no checksums.
   void decode(Pixels pixels, int reduction, const PicturePart& part, std::span<std::byte> out);
 

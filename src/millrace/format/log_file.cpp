@@ -18,7 +18,8 @@ bool ends_inside_a_line(const std::filesystem::path& path) {
   return file.get() != '\n';
 }
 
-// Reserves this many bytes of the disk after the file's end; the file's size stays the same. Returns an errno; 0 = reserved.
+// Reserves this many bytes of the disk after the file's end; the file's size stays the same. Returns an errno, or 0 if the bytes
+// are reserved.
 int reserve(const std::filesystem::path& path, std::uint64_t bytes) noexcept {
   const int file = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (file < 0) return errno;
@@ -57,7 +58,7 @@ bool LogFile::write_line(std::string_view line) { return append_line(line, false
 bool LogFile::write_last_line(std::string_view line) { return append_line(line, true); }
 
 bool LogFile::append_line(std::string_view line, bool takes_room) {
-  if (!file_ && !write("")) return false;  // opens the file, and finds out whether its last line was cut
+  if (!file_ && !write("")) return false;  // this call opens the file and finds out whether its last line was cut
   std::string text = line_is_cut_ ? "\n" : "";
   text.append(line).append("\n");
   if (!takes_room && !guarded([&] { keep_room(text.size()); })) return false;
@@ -66,7 +67,8 @@ bool LogFile::append_line(std::string_view line, bool takes_room) {
   return true;
 }
 
-// Renews the reservation before `next` bytes are written. If the file system can't reserve space, they are written without it.
+// Renews the reservation before `next` bytes are written. If the file system can't reserve space, the bytes are written without
+// a reservation.
 void LogFile::keep_room(std::uint64_t next) {
   if (room_ == 0) return;
   constexpr std::uint64_t kAhead = 16U << 10U;

@@ -25,12 +25,13 @@ class LogFile {
   LogFile(const LogFile&) = delete;
   LogFile& operator=(const LogFile&) = delete;
 
-  // Appends the bytes as they are. False if that failed; some of them may then be in the file.
+  // Appends the bytes as they are. Returns false if that failed; some of them may then be in the file.
   bool write(std::string_view bytes);
-  // Appends a line. `line` must not end with a newline. If a crash or a failure cut the previous line, that line is ended first.
+  // Appends a line. `line` must not end with a newline. If a crash or a failed write cut the previous line, a newline is written
+  // first.
   bool write_line(std::string_view line);
-  bool write_last_line(std::string_view line);  // may use `room`
-  // Continues in another file.
+  bool write_last_line(std::string_view line);  // Like write_line(), but may use the space that was reserved (`room`).
+  // Continues in another file, to which later lines are appended.
   void move_to(std::filesystem::path path);
   // Runs the caller's own work on the same file: an exception inside counts as a failed write.
   bool guarded(const std::function<void()>& work);
@@ -45,7 +46,7 @@ class LogFile {
   std::filesystem::path path_;
   Warn warn_;
   const std::uint64_t room_;
-  std::uint64_t granted_ = 0;  // bytes that lines may still take before the next reservation
+  std::uint64_t granted_ = 0;  // bytes that lines may still take before space is reserved again
   std::unique_ptr<WritableFile> file_;
   bool line_is_cut_ = false;
   std::int64_t failures_ = 0;

@@ -18,7 +18,7 @@ namespace {
   throw DataError(std::move(message));
 }
 
-// True if the bytes after the array are only zeros or blanks, which tapes, archives and editors leave.
+// Returns true if the bytes after the array are only zeros or blanks, which tapes, archives and editors leave.
 bool is_padded(const InputFile& file, const NpyLayout& layout) {
   constexpr std::uint64_t kMost = std::uint64_t{1} << 20U;
   const std::uint64_t there = file.size() - layout.header_bytes;
@@ -76,7 +76,7 @@ void NpyFile::read_rows(std::int64_t first, std::int64_t count, std::span<std::b
     if (layout_.swapped) swap_bytes(layout_.dtype, out);
     return;
   }
-  // In Fortran order the rows are scattered, but the values of all requested rows lie together for each element of a row.
+  // In Fortran order the rows are scattered, but for each element of a row the values of all requested rows are contiguous.
   const std::size_t element = size_of(layout_.dtype);
   const std::size_t run = static_cast<std::size_t>(count) * element;
   std::vector<std::byte> stored(out.size());

@@ -1,6 +1,6 @@
 // NumPy's files: .npy holds one array (versions 1 to 3 of the format), .npz is a zip of arrays. Arrays are returned in C order
 // and this machine's byte order, whatever the orders in the file. Every size is checked against the file before memory is
-// allocated. DataError names a file that is cut off, is longer than it claims, or holds objects or records.
+// allocated. A file that is cut off, is longer than it claims, or holds objects or records causes a DataError with its name.
 #pragma once
 
 #include <cstddef>
@@ -25,10 +25,10 @@ namespace millrace::format {
 // The layout of an array in its file.
 struct NpyLayout {
   DType dtype = DType::f32;
-  Shape shape;                     // shape of the whole array
-  bool fortran = false;            // first axis fastest
-  bool swapped = false;            // stored in the other byte order
-  std::uint64_t bytes = 0;         // bytes of the elements
+  Shape shape;                     // shape of the whole array in the file
+  bool fortran = false;            // Fortran order: the first axis varies fastest in the file
+  bool swapped = false;            // the numbers have the other byte order than this machine's
+  std::uint64_t bytes = 0;         // number of bytes of the elements
   std::uint64_t header_bytes = 0;  // bytes of the header, before the elements
 };
 
@@ -44,7 +44,7 @@ class NpyFile {
 
   [[nodiscard]] const NpyLayout& layout() const noexcept { return layout_; }
   [[nodiscard]] const InputFile& file() const noexcept { return *file_; }
-  // The whole array; `out` has layout().bytes.
+  // Reads the whole array; `out` has layout().bytes bytes.
   void read(std::span<std::byte> out) const;
   // Reads rows [first, first + count) of the first axis, and only these from the disk. In Fortran order each element of a row
   // takes one short pread, because the rows are scattered. `out` has the rows' bytes. The rows must lie inside the array, which
@@ -58,11 +58,11 @@ class NpyFile {
 
 // An array of a .npz file.
 struct NpzEntry {
-  std::string name;  // without ".npy"
+  std::string name;  // without the ending ".npy"
   NpyLayout layout;
   std::uint64_t offset = 0;      // offset of the member's data in the file
-  std::uint64_t compressed = 0;  // compressed bytes in the file
-  std::uint32_t crc32 = 0;       // checksum of the decompressed member
+  std::uint64_t compressed = 0;  // number of compressed bytes in the file
+  std::uint32_t crc32 = 0;       // checksum of the member after decompression
   bool deflated = false;
 };
 
@@ -76,12 +76,12 @@ class NpzFile {
   NpzFile(const NpzFile&) = delete;
   NpzFile& operator=(const NpzFile&) = delete;
 
-  [[nodiscard]] const std::vector<NpzEntry>& entries() const noexcept { return entries_; }  // in order of name
-  // Members that are not an array of plain numbers: the name in the archive, and the reason. check_zip() checks their CRCs.
+  [[nodiscard]] const std::vector<NpzEntry>& entries() const noexcept { return entries_; }  // sorted by name
+  // The members that are not arrays of plain numbers: the name in the archive, and the reason. check_zip() checks their CRCs.
   [[nodiscard]] const std::vector<std::pair<std::string, std::string>>& unread() const noexcept { return unread_; }
   [[nodiscard]] const NpzEntry* find(std::string_view name) const noexcept;
   [[nodiscard]] const InputFile& file() const noexcept { return *file_; }
-  // Reads the whole array and checks its CRC; `out` has entry.layout.bytes.
+  // Reads the whole array and checks its CRC; `out` has entry.layout.bytes bytes.
   void read(const NpzEntry& entry, std::span<std::byte> out) const;
 
  private:
@@ -90,15 +90,15 @@ class NpzFile {
   std::vector<std::pair<std::string, std::string>> unread_;
 };
 
-// Checks the CRC-32 of every member of a zip archive. DataError names the member that differs, or the file if it is not an
-// archive. Holds one compressed member in memory at a time.
+// Checks the CRC-32 of every member of a zip archive. Throws a DataError that names the member that differs, or the file if it
+// is not an archive. Holds one compressed member in memory at a time.
 void check_zip(const std::filesystem::path& path);
 
-// The names of a zip archive's members. DataError if the file is not an archive.
+// Returns the names of a zip archive's members. Throws DataError if the file is not an archive.
 [[nodiscard]] std::vector<std::string> zip_names(const std::filesystem::path& path);
 
-// Writes an array as version 1.0, C order; `bytes` has the size of the shape. The caller syncs and closes. DataError for bf16,
-// which NumPy lacks, and for a shape whose size is impossible.
+// Writes an array as version 1.0, C order; `bytes` has the size of the shape. The caller syncs and closes. Throws DataError for
+// bf16, which NumPy lacks, and for a shape whose size is impossible.
 void write_npy(WritableFile& file, DType dtype, const Shape& shape, std::span<const std::byte> bytes);
 
 // An array of a .npz file to write; `field.shape` is the whole shape.
@@ -106,8 +106,8 @@ struct NpzArray {
   Field field;
   std::span<const std::byte> bytes;
 };
-// Writes the arrays as a .npz file. Equal arrays give equal bytes, because members have no dates. DataError as in write_npy(),
-// and for two arrays of the same name.
+// Writes the arrays as a .npz file. Equal arrays give equal bytes, because members have no dates. Throws DataError as
+// write_npy() does, and for two arrays of the same name.
 void write_npz(WritableFile& file, std::span<const NpzArray> arrays, bool deflated = false);
 
 }  // namespace millrace::format

@@ -28,7 +28,7 @@ std::vector<std::byte> head_of(const InputFile& file, const detail::ZipMember& m
     file.read(member.offset, head);
     return head;
   }
-  // Reads enough compressed bytes for `limit`: deflate lengthens data by at most a few bytes per block.
+  // Reads enough compressed bytes for `limit`. Deflate makes data longer by at most a few bytes per block.
   std::vector<std::byte> packed(std::min(member.compressed, 2 * limit + 1024));
   file.read(member.offset, packed);
   std::size_t written = 0;
@@ -37,12 +37,12 @@ std::vector<std::byte> head_of(const InputFile& file, const detail::ZipMember& m
   return head;
 }
 
-// True for the files that macOS adds to archives next to each file.
+// Returns true for the files that macOS adds to an archive next to each file.
 bool is_left_behind(const std::string& name) {
   return name.starts_with("__MACOSX/") || name.substr(name.rfind('/') + 1).starts_with("._");
 }
 
-// The layout of a member; if it is not a plain array, `unread` is the reason.
+// Returns the layout of a member. If the member is not a plain array, sets `unread` to the reason.
 NpyLayout layout_of(const InputFile& file, const detail::ZipMember& member, std::string& unread) {
   std::string problem;
   const std::vector<std::byte> head = head_of(file, member, detail::kNpyPrologue + detail::kNpyHeaderLimit, problem);

@@ -23,7 +23,7 @@ constexpr std::string_view kExif("Exif\0\0", 6);
 
 std::string_view text_of(std::span<const std::byte> bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
 
-// Reads a whole number in the file's byte order; 0 if it lies beyond the end.
+// Returns a whole number in the file's byte order; 0 if the number lies beyond the end.
 std::uint32_t number(std::span<const std::byte> bytes, std::size_t at, std::size_t size, bool little) {
   if (bytes.size() < size || at > bytes.size() - size) return 0;
   std::uint32_t value = 0;
@@ -32,10 +32,10 @@ std::uint32_t number(std::span<const std::byte> bytes, std::size_t at, std::size
   return value;
 }
 
-// The first number of a TIFF entry whose type Pillow accepts as a number; 0 for all others.
+// Returns the first number of a TIFF entry whose type Pillow accepts as a number; 0 for all other entries.
 std::uint32_t value_at(std::span<const std::byte> tiff, std::size_t entry, bool little) {
   constexpr unsigned kShort = 3, kLong = 4, kSignedByte = 6, kSignedShort = 8, kSignedLong = 9, kFloat = 11, kIfd = 13;
-  constexpr std::size_t kInPlace = 4;  // bytes that fit into the entry; a longer value is stored elsewhere
+  constexpr std::size_t kInPlace = 4;  // the most bytes of a value in the entry itself; a longer value is elsewhere
   const std::uint32_t type = number(tiff, entry + 2, 2, little), count = number(tiff, entry + 4, 4, little);
   const std::size_t size = type == kSignedByte                                                      ? 1
                            : type == kShort || type == kSignedShort                                 ? 2
@@ -49,8 +49,8 @@ std::uint32_t value_at(std::span<const std::byte> tiff, std::size_t entry, bool 
   return value >= 1 && value <= 8 && value == std::floor(value) ? static_cast<std::uint32_t>(value) : 0;
 }
 
-// The orientation in an EXIF block, which is a TIFF file; nullopt if it has no such entry. A value other than 1 to 8 counts as
-// 1.
+// Returns the orientation in an EXIF block, which is a TIFF file; nullopt if the block has no such entry. A value other than 1
+// to 8 counts as 1.
 std::optional<int> orientation_of(std::span<const std::byte> tiff) {
   while (text_of(tiff).starts_with(kExif)) tiff = tiff.subspan(kExif.size());
   const std::string_view order = text_of(tiff).substr(0, 2);
@@ -68,7 +68,7 @@ std::optional<int> orientation_of(std::span<const std::byte> tiff) {
   return std::nullopt;
 }
 
-// The orientation in an XMP packet: an attribute tiff:Orientation="6", or an element of that name.
+// Returns the orientation in an XMP packet: an attribute tiff:Orientation="6", or an element of that name.
 std::optional<int> orientation_of_xmp(std::string_view text) {
   constexpr std::string_view kName = "tiff:Orientation";
   for (std::size_t at = text.find(kName); at != std::string_view::npos; at = text.find(kName, at + 1)) {
@@ -93,7 +93,7 @@ std::vector<std::byte> block(const ReadAt& read, std::uint64_t offset, std::uint
   return content;
 }
 
-// True if a marker begins a picture's data: SOF0 to SOF15 except DHT, JPG and DAC.
+// Returns true if a marker begins a picture's data: SOF0 to SOF15 except DHT, JPG and DAC.
 bool begins_frame(unsigned marker) {
   return marker >= 0xC0 && marker <= 0xCF && marker != 0xC4 && marker != 0xC8 && marker != 0xCC;
 }
@@ -106,7 +106,7 @@ void look_at_jpeg(const ReadAt& read, PictureSigns& signs) {
   std::array<std::byte, 4> head{};
   for (int part = 0; part < kMostParts && read(at, head) && head[0] == std::byte{0xFF}; ++part) {
     const auto marker = std::to_integer<unsigned>(head[1]);
-    if (marker == 0xFF) {  // padding between markers
+    if (marker == 0xFF) {  // a byte that pads the space between markers
       ++at;
       continue;
     }
@@ -129,7 +129,7 @@ void look_at_jpeg(const ReadAt& read, PictureSigns& signs) {
   signs.orientation = found.value();
 }
 
-// The inflated text after the keyword in a PNG text chunk (tEXt, zTXt, iTXt); "" if it is damaged or too long.
+// Returns the inflated text after the keyword in a PNG text chunk (tEXt, zTXt, iTXt); "" if the text is damaged or too long.
 std::string text_in(std::string_view chunk, std::string_view name) {
   std::string_view rest = chunk.substr(std::min(chunk.size(), chunk.find('\0')));
   bool is_packed = name == "zTXt";

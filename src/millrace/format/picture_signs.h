@@ -13,9 +13,9 @@
 namespace millrace::format {
 
 struct PictureSigns {
-  int orientation = 1;                 // how to turn the stored pixels, 1 to 8: from EXIF, else from XMP
+  int orientation = 1;                 // how the stored pixels must be turned, as a number from 1 to 8: from EXIF, else from XMP
   bool alpha = false;                  // the file has an alpha channel, or transparency of a palette or of a single colour (tRNS)
-  int bits = 8;                        // per channel, or per palette index
+  int bits = 8;                        // bits per channel or, with a palette, per palette index
   std::string_view colour;             // "gray", "RGB", "a palette"; "" if the head does not say
   std::int64_t height = 0, width = 0;  // as stored; 0 if the head does not say
 };
@@ -30,9 +30,9 @@ using ReadAt = std::function<bool(std::uint64_t offset, std::span<std::byte> out
 // found before the damage.
 [[nodiscard]] PictureSigns picture_signs(const ReadAt& read);
 
-// Size of the upright picture, from the size of its stored pixels.
+// Returns the size of the upright picture, from the size of its stored pixels.
 [[nodiscard]] PictureSize upright(const PictureSize& stored, int orientation) noexcept;
-// The position of a part of the upright picture in the stored picture.
+// Returns the position of a part of the upright picture in the stored picture.
 [[nodiscard]] PicturePart stored_part(const PicturePart& part, const PictureSize& stored, int orientation) noexcept;
 // Turns the pixels of a stored part into those of the upright part, whose size is `part`'s.
 void turn_upright(std::span<const std::byte> stored, const PicturePart& part, int orientation, std::size_t channels,

@@ -18,7 +18,7 @@ namespace millrace::format {
 namespace {
 
 constexpr std::string_view kSignature("\x89PNG\r\n\x1A\n", 8);
-constexpr std::size_t kChunkFrame = 12;  // length, name, CRC
+constexpr std::size_t kChunkFrame = 12;  // bytes of a chunk's length, name and CRC
 constexpr std::uint8_t kGray = 0, kGrayAlpha = 4;
 
 struct FreeContext {
@@ -69,8 +69,8 @@ Header parse_header(PictureFile file, std::uint64_t file_bytes) {
   if (header.size.width < 1 || header.size.height < 1 || header.size.width > kMost || header.size.height > kMost) {
     refuse_png(file.path, "the PNG header announces " + shape + " pixels");
   }
-  // The least possible size: each row has at least one bit a pixel and a filter byte, and no stream expands more than the
-  // compression's limit.
+  // The least possible size of the file: each row has at least one bit a pixel and a filter byte, and the compression has a
+  // largest ratio.
   const std::uint64_t least =
       static_cast<std::uint64_t>(header.size.height) * (1 + static_cast<std::uint64_t>(header.size.width) / 8);
   if (least / kDeflateMostExpansion > file_bytes) {
@@ -80,7 +80,7 @@ Header parse_header(PictureFile file, std::uint64_t file_bytes) {
   return header;
 }
 
-// Checks that all chunks are whole, end with IEND and match their CRC. Then libspng reads no data that was cut off.
+// Checks that all chunks are whole, end with IEND and match their CRC. After this check libspng reads no data that was cut off.
 void check_chunks(PictureFile file) {
   const std::span<const std::byte> bytes = file.bytes;
   for (std::size_t at = kSignature.size();;) {
@@ -103,7 +103,7 @@ void check_chunks(PictureFile file) {
 
 void decode(PictureFile file, spng_format format, std::span<std::byte> out) {
   const Context decoder = context(0);
-  // libspng need not check CRCs: they are checked above, where it is faster.
+  // libspng need not check CRCs, because they are checked above, where the check is faster.
   spng_set_crc_action(decoder.get(), SPNG_CRC_USE, SPNG_CRC_USE);
   int status = spng_set_png_buffer(decoder.get(), file.bytes.data(), file.bytes.size());
   std::size_t needed = 0;

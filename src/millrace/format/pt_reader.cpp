@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::string_view kPickle = "/data.pkl";
 constexpr std::uint64_t kMostPickleBytes = std::uint64_t{64} << 20U;
-constexpr std::uint64_t kMostReach = 16;  // limit on the bytes of all tensors, as a multiple of the file's size
+constexpr std::uint64_t kMostReach = 16;  // limit on the bytes that all tensors cover, as a multiple of the file's size
 constexpr std::size_t kPieceRead = std::size_t{1} << 18U;
 
 const char* const kStateDict = "in Python, save the model's state_dict() alone: torch.save(model.state_dict(), path)";
@@ -31,7 +31,7 @@ const char* const kAgain = "copy or download the file again";
   throw DataError({std::move(what), file.path().string(), std::move(next)});
 }
 
-// Refuses a file of a kind that Millrace does not read, although its checksums show that it is intact.
+// Throws the error for a file of a kind that Millrace does not read, although its checksums show that it is intact.
 [[noreturn]] void pass_over_pt(const InputFile& file, std::string what, std::string next = kStateDict) {
   throw UnreadKind({std::move(what), file.path().string(), std::move(next)});
 }
@@ -64,7 +64,7 @@ std::string read_member(const InputFile& file, const detail::ZipMember& member) 
   return text;
 }
 
-// The name of the only folder in the archive.
+// Returns the name of the only folder in the archive.
 std::string prefix_of(const InputFile& file, const std::vector<detail::ZipMember>& members) {
   std::string prefix;
   for (const detail::ZipMember& member : members) {
@@ -84,7 +84,7 @@ std::string prefix_of(const InputFile& file, const std::vector<detail::ZipMember
   return prefix;
 }
 
-// Row-major copy of a strided view. `from` begins at the view's first element.
+// Copies a strided view in row-major order. `from` begins at the view's first element.
 void gather(const PtTensor& tensor, std::span<const std::byte> from, std::span<std::byte> into) {
   const std::size_t width = size_of(tensor.dtype);
   std::vector<std::int64_t> at(tensor.shape.size(), 0);
@@ -115,7 +115,7 @@ void turn_signs(const PtTensor& tensor, std::uint64_t first, std::span<std::byte
   }
 }
 
-// Applies the operations that torch deferred to `bytes`, whole numbers of the row-major tensor from byte `first` on.
+// Applies the operations that torch deferred to `bytes`. These are whole numbers of the row-major tensor, from byte `first` on.
 void do_what_was_left(const PtTensor& tensor, std::uint64_t first, std::span<std::byte> bytes) {
   if (!tensor.conjugated && !tensor.negated) return;
   switch (tensor.dtype) {
@@ -144,7 +144,7 @@ void do_what_was_left(const PtTensor& tensor, std::uint64_t first, std::span<std
   }
 }
 
-// Number of elements of the storage from the tensor's first element to its last.
+// Returns the number of elements of the storage from the tensor's first element to its last.
 std::uint64_t extent(const PtTensor& tensor) {
   std::uint64_t last = 0;
   for (std::size_t i = 0; i < tensor.shape.size(); ++i)

@@ -44,7 +44,7 @@ class Pickler {
     } else if (value >= 0 && value <= 0x7FFFFFFF) {
       text_ += 'J';
       number(static_cast<std::uint64_t>(value), 4);
-    } else {  // LONG1 of eight bytes
+    } else {  // LONG1 with eight bytes
       text_ += "\x8a\x08";
       number(static_cast<std::uint64_t>(value), 8);
     }
@@ -69,7 +69,8 @@ const detail::PickleWord* word_of(Kind kind, DType dtype) noexcept {
   return found == words.end() ? nullptr : &*found;
 }
 
-// torch has typed storages for its older element types; for the others it has an untyped storage and a separate type.
+// Writes a tensor. torch has typed storages for its older element types; for the others it has an untyped storage and a separate
+// type.
 void add_tensor(Pickler& pickle, const Field& field, std::size_t index) {
   const detail::PickleWord* const typed = word_of(Kind::storage, field.dtype);
   const auto elements = element_count(field.shape).value_or(0);
@@ -83,13 +84,13 @@ void add_tensor(Pickler& pickle, const Field& field, std::size_t index) {
   pickle.text("cpu");
   pickle.integer(typed != nullptr ? elements : elements * static_cast<std::int64_t>(size_of(field.dtype)));
   pickle.opcode('t');
-  pickle.opcode('Q');  // the tuple is the storage's persistent id
+  pickle.opcode('Q');  // BINPERSID: the tuple becomes the storage's persistent id
   pickle.integer(0);
   pickle.tuple(field.shape);
   std::vector<std::int64_t> strides(field.shape.size(), 1);
   for (std::size_t i = strides.size(); i-- > 1;) strides[i - 1] = strides[i] * std::max<std::int64_t>(field.shape[i], 1);
   pickle.tuple(strides);
-  pickle.opcode('\x89');  // requires no gradient
+  pickle.opcode('\x89');  // NEWFALSE: the tensor requires no gradient
   pickle.empty_ordered_dict();
   if (typed == nullptr) {
     const detail::PickleWord* const dtype = word_of(Kind::dtype, field.dtype);

@@ -23,38 +23,38 @@ namespace millrace::format {
 
 using Metadata = std::map<std::string, std::string>;
 
-// The format's name for a dtype ("F32"); nullopt for dtypes it lacks (c128).
+// Returns the format's name for a dtype ("F32"); nullopt for a dtype that the format lacks (c128).
 [[nodiscard]] std::optional<std::string_view> safetensors_name(DType dtype) noexcept;
 
-// Row-major bytes of tensor `index` of the list given to the writer. Valid until the next call.
+// Returns the row-major bytes of tensor `index` of the list given to the writer. The bytes are valid until the next call.
 using TensorBytes = std::function<std::span<const std::byte>(std::size_t index)>;
 
 struct WrittenSafetensors {
   std::uint64_t bytes = 0;
   std::uint32_t crc32c = 0;                // checksum of the whole file
   std::uint32_t header_crc32c = 0;         // checksum of all bytes before the first array
-  std::vector<std::uint32_t> tensor_crcs;  // in the order of `tensors`
+  std::vector<std::uint32_t> tensor_crcs;  // checksum of each tensor, in the order of `tensors`
 };
 
 // Writes a whole file; the caller syncs and closes. Arrays are requested one at a time, so memory use stays flat. Equal tensors
 // give equal bytes, whatever their order in `tensors`. The header is sorted by name. The arrays are sorted by element size,
-// largest first so that each is aligned, and then by name. Field::shape is the whole shape of a tensor. DataError if a tensor
-// can't be stored (name, dtype, size); FsError from the file.
+// largest first so that each is aligned, and then by name. Field::shape is the whole shape of a tensor. Throws DataError if a
+// tensor can't be stored (name, dtype, size), and FsError if writing fails.
 WrittenSafetensors write_safetensors(WritableFile& file, std::span<const Field> tensors, const TensorBytes& bytes_of,
                                      const Metadata& metadata = {});
-// Size of the file that write_safetensors() writes. DataError as above.
+// Returns the size of the file that write_safetensors() writes. Throws DataError as that function does.
 [[nodiscard]] std::uint64_t safetensors_bytes(std::span<const Field> tensors, const Metadata& metadata = {});
 
 struct StoredTensor {
   std::string name;
   DType dtype = DType::f32;
   Shape shape;
-  std::uint64_t offset = 0;  // from the beginning of the file
+  std::uint64_t offset = 0;  // where its bytes begin, from the beginning of the file
   std::uint64_t bytes = 0;
 };
 
-// A file open for reading. The constructor reads and checks the whole header. Afterwards every tensor is known to lie inside
-// the file, without overlap or gap, with a size that fits its shape. Memory is bounded by the size of the file. DataError names
+// A file open for reading. The constructor reads and checks the whole header. Afterwards every tensor is known to lie inside the
+// file, without overlap or gap, with a size that fits its shape. Memory is bounded by the size of the file. Each DataError names
 // the file and what is wrong with it.
 class SafetensorsFile {
  public:
@@ -66,12 +66,13 @@ class SafetensorsFile {
   SafetensorsFile& operator=(const SafetensorsFile&) = delete;
 
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
-  [[nodiscard]] const std::vector<StoredTensor>& tensors() const noexcept { return tensors_; }  // in order of name
+  [[nodiscard]] const std::vector<StoredTensor>& tensors() const noexcept { return tensors_; }  // sorted by name
   [[nodiscard]] const StoredTensor* find(std::string_view name) const noexcept;
   [[nodiscard]] const Metadata& metadata() const noexcept { return metadata_; }
   [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
   [[nodiscard]] std::uint32_t header_crc32c() const noexcept { return header_crc32c_; }
-  // Reads a whole tensor with pread; `into` has its size. Any thread. DataError if the file has shrunk or reading fails.
+  // Reads a whole tensor with pread; `into` has the tensor's size. Any thread may call it. Throws DataError if the file has
+  // shrunk or reading fails.
   void read(const StoredTensor& tensor, std::span<std::byte> into) const;
 
  private:

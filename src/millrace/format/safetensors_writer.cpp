@@ -19,7 +19,7 @@ namespace {
 constexpr std::size_t kPieceWritten = std::size_t{1} << 18U;
 
 struct Layout {
-  std::string head;                // length and JSON, padded
+  std::string head;                // the length, then the JSON with its padding
   std::vector<std::size_t> order;  // indices of the arrays in the order of the file
   std::uint64_t data_bytes = 0;
 };

@@ -49,7 +49,8 @@ WavLayout layout_from(const InputFile& file, std::span<const std::byte> chunk) {
                       file.path().string(), "write it anew: ffmpeg -i FILE -c:a pcm_s16le OUT.wav"});
   }
   if (layout.channels < 1 || layout.rate < 1) refuse_wav(file, "the sound has no channel or no rate");
-  // A number may be stored in more bytes than its bits need. Read as if it were not, all numbers after the first are wrong.
+  // Refuses numbers that are stored in more bytes than their bits need. If such numbers were read in fewer bytes, all after the
+  // first would be wrong.
   const std::int64_t each = number_at<std::uint16_t>(chunk, 12) / layout.channels;
   if (each > layout.bits / 8) {
     throw UnreadKind({"the sound has numbers of " + std::to_string(layout.bits) + " bits in " + std::to_string(each) +
@@ -59,14 +60,14 @@ WavLayout layout_from(const InputFile& file, std::span<const std::byte> chunk) {
   return layout;
 }
 
-// One number as f32.
+// Returns one number as f32.
 float value_at(const std::byte* from, const WavLayout& layout) {
   if (layout.is_float) {
     if (layout.bits == 32) return number_at<float>({from, 4}, 0);
     return static_cast<float>(number_at<double>({from, 8}, 0));
   }
   if (layout.bits == 8) return (static_cast<float>(std::to_integer<int>(*from)) - 128.0F) / 128.0F;
-  std::uint32_t bits = 0;  // the number in the highest bytes, so that its sign is right
+  std::uint32_t bits = 0;  // the number is put into the highest bytes, so that its sign is right
   const auto bytes = static_cast<std::size_t>(layout.bits / 8);
   std::memcpy(reinterpret_cast<std::byte*>(&bits) + (4 - bytes), from, bytes);
   return static_cast<float>(std::bit_cast<std::int32_t>(bits)) / 2147483648.0F;
@@ -106,7 +107,7 @@ WavFile::WavFile(const std::filesystem::path& path) : file_(std::make_unique<Inp
       layout_.frames = static_cast<std::int64_t>(bytes) / (layout_.channels * (layout_.bits / 8));
       return;
     }
-    at = begin + bytes + bytes % 2;  // chunks begin at even offsets
+    at = begin + bytes + bytes % 2;  // the next chunk begins at an even offset
   }
   refuse_wav(*file_, "the file holds no sound");
 }

@@ -13,14 +13,14 @@ namespace millrace::format {
 
 struct WavLayout {
   std::int64_t channels = 0;
-  std::int64_t frames = 0;  // numbers per channel
+  std::int64_t frames = 0;  // number of values per channel
   std::int64_t rate = 0;    // frames per second
   std::int64_t bits = 0;    // bits of a number in the file
   bool is_float = false;
 };
 
-// A file open for reading; the constructor reads its header. Const and thread-safe. DataError names a file that is damaged, cut
-// off or compressed (ADPCM, A-law, …).
+// A file open for reading; the constructor reads its header. Const and thread-safe. Throws a DataError with the file's name if
+// the file is damaged, cut off or compressed (ADPCM, A-law, …).
 class WavFile {
  public:
   explicit WavFile(const std::filesystem::path& path);

@@ -12,13 +12,13 @@
 
 namespace millrace::hdf5 {
 
-inline constexpr std::size_t kMaxAttributes = 1000;          // limit for each object
+inline constexpr std::size_t kMaxAttributes = 1000;          // limit for the attributes of one object
 inline constexpr std::size_t kMaxAttributesOfFile = 10'000;  // limit for the root and all data sets together
-inline constexpr std::size_t kMaxAttributeName = 1024;       // bytes
-inline constexpr std::size_t kMaxAttributeText = 4096;       // bytes
+inline constexpr std::size_t kMaxAttributeName = 1024;       // limit, in bytes
+inline constexpr std::size_t kMaxAttributeText = 4096;       // limit, in bytes
 
-// A value. Whole numbers are std::int64_t, or std::uint64_t above its range; floats of all sizes are double. A text ends before
-// its first zero byte and may be invalid UTF-8. std::monostate: the value can't be read.
+// The value of an attribute. Whole numbers are std::int64_t, or std::uint64_t above its range; floats of all sizes are double. A
+// text ends before its first zero byte and may be invalid UTF-8. std::monostate means that the value can't be read.
 using AttributeValue = std::variant<std::monostate, bool, std::int64_t, std::uint64_t, double, std::string>;
 
 // An attribute with a single value, or with an array of a single element.
@@ -34,13 +34,13 @@ struct Attributes {
   std::vector<Attribute> all;
   std::uint64_t left_out = 0;  // number of attributes left out because of the limits above
   std::string failure = {};    // the library's message if it can't list the attributes; `all` is then empty
-  // The attribute of this name in `all`; null if there is no such attribute.
+  // Returns the attribute of this name in `all`; null if there is no such attribute.
   [[nodiscard]] const Attribute* find(std::string_view name) const;
 };
 
 // The value as a number; nullopt if it is not a number.
 [[nodiscard]] std::optional<double> number_of(const Attribute& attribute);
-// The value for people: 240, true, "allen_0216" in quotation marks; if the value can't be read, the reason.
+// Returns the value for people: 240, true, "allen_0216" in quotation marks. If the value can't be read, returns the reason.
 [[nodiscard]] std::string value_text(const Attribute& attribute);
 
 }  // namespace millrace::hdf5

@@ -30,15 +30,15 @@ using detail::Layout;
 using detail::Sizes;
 using Place = std::array<std::int64_t, kMaxRank>;
 
-std::atomic<std::uint64_t> g_direct{0};  // number of blocks
+std::atomic<std::uint64_t> g_direct{0};  // number of blocks that this process has read without the library
 constexpr std::uint64_t kWindow = std::uint64_t{1} << 20U;
 
-// Buffers of one thread, for all files. They only grow, and keep the chunk that was decoded last.
+// Buffers of one thread, for all files. They only grow. `chunk` keeps the chunk that was decoded last.
 struct Scratch {
   std::vector<std::byte> stored;
   std::vector<std::byte> chunk;
   detail::FilterScratch filters;
-  std::uint64_t file = 0;  // number of the chunk's file; 0: no chunk is kept
+  std::uint64_t file = 0;  // number of the file of the chunk that is kept; 0: no chunk is kept
   const Layout* layout = nullptr;
   std::size_t index = 0;
   std::span<std::byte> room(std::vector<std::byte>& buffer, std::size_t bytes) {
@@ -145,7 +145,7 @@ class OpenFile final : public detail::LoadableFile {
     try {
       file_.with([&](const InputFile& file) { advise(file, layout, offset, count); });
     } catch (const DataError&) {
-      // read() will report the error.
+      // The error is ignored, because read() will report it.
     }
   }
 
@@ -259,7 +259,7 @@ class OpenFile final : public detail::LoadableFile {
     }
     const detail::Runs runs = detail::runs_of(shape, count);
     const std::size_t bytes = static_cast<std::size_t>(runs.run) * layout.element_bytes;
-    std::uint64_t stride = layout.element_bytes;  // bytes between neighbouring pieces
+    std::uint64_t stride = layout.element_bytes;  // distance in bytes between neighbouring pieces
     for (std::size_t d = runs.axes; d < rank; ++d) stride *= static_cast<std::uint64_t>(shape[d]);
     const bool together = bytes < kWindow / 8 && stride <= 8 * bytes;
     const std::uint64_t data_end = layout.address + static_cast<std::uint64_t>(detail::product(shape)) * layout.element_bytes;
@@ -289,7 +289,7 @@ class OpenFile final : public detail::LoadableFile {
     } while (detail::advance(std::span(at).first(runs.axes), count));
   }
 
-  // Calls visit(index of the chunk, first element of the part in the data set, size of the part) for each chunk of the block.
+  // For each chunk of the block, calls visit() with the chunk's index, and the first element and the size of the part to read.
   template <class Visit>
   static void for_each_chunk(const Layout& layout, Sizes offset, Sizes count, Visit visit) {
     const Shape& chunk = layout.dataset.chunk;
@@ -342,7 +342,8 @@ class OpenFile final : public detail::LoadableFile {
     });
   }
 
-  // Decodes a whole chunk for a block smaller than it. The neighbouring block is often read next, so the thread keeps the chunk.
+  // Decodes a whole chunk, of which a block needs only a part. The neighbouring block is often read next, so the thread keeps
+  // the chunk.
   const std::byte* decode_to_scratch(const InputFile& file, const Layout& layout, std::size_t index, Scratch& own) const {
     if (own.file == number_ && own.layout == &layout && own.index == index) return own.chunk.data();
     own.file = 0;
@@ -362,7 +363,7 @@ class OpenFile final : public detail::LoadableFile {
 
   void decode(const InputFile& file, const Layout& layout, std::size_t index, std::span<std::byte> out) const {
     const Chunk& chunk = layout.chunks[index];
-    // The stored chunk has the size of `out`, which was checked when the file was opened.
+    // The size of the stored chunk equals that of `out`; this was checked when the file was opened.
     if (layout.filters.empty()) return file.read(chunk.address, out);
     if (!detail::is_plausible(layout.filters, chunk.mask, chunk.size, layout.chunk_bytes)) too_short(layout, index);
     Scratch& own = scratch();
@@ -372,7 +373,7 @@ class OpenFile final : public detail::LoadableFile {
     if (wrong != nullptr) damaged(layout, index, wrong);
   }
 
-  // True if this process and the library decode the same bytes. Otherwise the library reads this data set from now on.
+  // Returns true if this process and the library decode the same bytes. Otherwise the library reads this data set from now on.
   bool agrees_with_library(const InputFile& file, Layout& layout) const {
     std::vector<std::byte> bytes;
     for (const detail::Digest& digest : layout.digests) {
@@ -385,7 +386,7 @@ class OpenFile final : public detail::LoadableFile {
       } catch (const DataError& error) {
         failure = error.message().what;
       }
-      if (!failure.empty() && !digest.failure.empty()) continue;  // both fail: the error is reported when a sample is read
+      if (!failure.empty() && !digest.failure.empty()) continue;  // if both fail, the error is reported when a sample is read
       if (failure.empty() && digest.failure.empty() && own == digest.crc32c) continue;
       layout.dataset.through_child = true;
       layout.dataset.reason = !failure.empty() ? "own decoding fails: " + failure
@@ -399,7 +400,7 @@ class OpenFile final : public detail::LoadableFile {
 
   detail::LentFile file_;
   std::uint64_t number_;
-  Attributes attributes_;  // attributes of the root
+  Attributes attributes_;  // attributes of the root group
   std::vector<Layout> layouts_;
   std::vector<Dataset> datasets_;
   std::vector<Unreadable> unreadable_;

@@ -38,7 +38,8 @@ std::atomic<std::uint64_t> g_described{0};
                    .next = "check that millrace-hdf5 is the one built with this program, and that memory is free"});
 }
 
-// At most one thread per core. Together the threads hold at most a quarter of the files that this process may open.
+// Returns the most threads to use: one per core, and together the threads hold at most a quarter of the files that this process
+// may open.
 std::size_t most_threads() {
   const std::uint64_t files = limit_of(RLIMIT_NOFILE).value_or(1U << 16U);
   const std::size_t most = std::min<std::size_t>(kMostThreads, files / (4 * kFilesAtOnce));
@@ -65,7 +66,8 @@ class Opening {
     fresh_.resize(paths.size());
   }
 
-  // Returns the files that have no error. Errors go to `failed`, in order; without `failed` the first error is thrown.
+  // Opens the files and returns those that have no error. Errors go to `failed`, in order; without `failed` the first error is
+  // thrown.
   std::vector<std::shared_ptr<const File>> run(const File::OnFailure& failed) {
     const std::size_t groups = (paths_.size() + kFilesAtOnce - 1) / kFilesAtOnce;
     const std::size_t most = most_threads();
@@ -74,7 +76,7 @@ class Opening {
       try {
         others.emplace_back([this] { work(); });
       } catch (const std::system_error&) {
-        break;  // threads are limited: continue with those that exist
+        break;  // no more threads can be made: the existing threads do the work
       }
     }
     work();
@@ -87,7 +89,7 @@ class Opening {
  private:
   struct Fresh {
     detail::Stamp stamp;
-    std::string answer;  // empty: the answer is not kept
+    std::string answer;  // the child's answer; "" if the answer is not kept
   };
 
   // Handles groups of files until all are done.
@@ -137,7 +139,7 @@ class Opening {
     if (!alive) child.reset();
   }
 
-  // Opens the file; true if the index knows its contents.
+  // Opens the file. Returns true if the index knows the contents of the file.
   bool is_known(std::size_t i) {
     files_[i] = detail::open_loadable(paths_[i]);
     if (!index_) return false;
@@ -148,7 +150,7 @@ class Opening {
       files_[i]->load(answer, all_, /*compares=*/false);
       if (!direct_) files_[i]->read_by_library();
       return true;
-    } catch (const DataError&) {  // the index was wrong, so the file itself is described
+    } catch (const DataError&) {  // the index was wrong, so the child describes the file
       files_[i] = detail::open_loadable(paths_[i]);
       return false;
     }
@@ -188,7 +190,7 @@ class Opening {
   std::span<const std::filesystem::path> paths_;
   bool all_;
   bool direct_;
-  bool collects_;  // true: continues after an error
+  bool collects_;  // true: errors are collected, and the other files are still opened
   std::string request_;
   std::optional<detail::Index> index_;
   // Each element is written only by the thread that has its group.
@@ -197,7 +199,7 @@ class Opening {
   std::vector<Fresh> fresh_;
   std::atomic<std::size_t> next_{0};
   std::atomic<std::size_t> first_bad_{std::numeric_limits<std::size_t>::max()};
-  std::mutex mutex_;  // guards the members below
+  std::mutex mutex_;  // protects the members below
   std::exception_ptr fatal_;
 };
 

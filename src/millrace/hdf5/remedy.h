@@ -1,4 +1,4 @@
-// Advice for sound data sets that can't be read.
+// Advice about data sets that are intact but can't be read.
 #pragma once
 
 #include <filesystem>
@@ -7,11 +7,11 @@
 
 namespace millrace::hdf5 {
 
-// Reasons that Unreadable::reason can have.
+// Reasons why a data set can't be read, as Unreadable::reason gives them.
 inline constexpr std::string_view kNewerForm = "in a newer form of HDF5 than that of 1.10";
 inline constexpr std::string_view kUnknownFilter = "which is not known here";
 
-// A command that rewrites the file in a readable form; "" if rewriting does not help.
+// Returns a command that rewrites the file in a readable form; "" if rewriting does not help.
 [[nodiscard]] std::string remedy_for(std::string_view reason, const std::filesystem::path& file);
 
 }  // namespace millrace::hdf5

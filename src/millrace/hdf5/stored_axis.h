@@ -11,7 +11,7 @@ namespace millrace::hdf5 {
 // The text of the attribute "unit" or "units" of a data set, or of the root group "/"; "" if there is no such text or data set.
 [[nodiscard]] std::string unit_attribute(const File& file, const std::string& of);
 
-// All numbers of a data set of real numbers of any type. DataError as in File::read().
+// Returns all numbers of a data set of real numbers of any type. Throws DataError as File::read() does.
 [[nodiscard]] std::vector<double> numbers_of(const File& file, const Dataset& set);
 
 struct StoredAxis {

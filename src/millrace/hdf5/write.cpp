@@ -23,7 +23,7 @@ using detail::Codec;
 
 constexpr auto kCheck = "check the disk's space, the folder and its permissions";
 
-// The child needs a readable descriptor, because it reads back its own writes. The file's descriptor is write-only.
+// Makes a second, readable descriptor of the file. The child reads back its own writes, but the file's descriptor is write-only.
 class ForChild {
  public:
   explicit ForChild(const std::filesystem::path& file) : descriptor_(::open(file.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC)) {

@@ -8,10 +8,10 @@ namespace millrace::picture {
 namespace {
 
 struct Lch {
-  double lightness, chroma, hue;  // hue in degrees
+  double lightness, chroma, hue;  // `hue` is in degrees
 };
 
-using Linear = std::array<double, 3>;  // linear sRGB, 0 to 1 inside the gamut
+using Linear = std::array<double, 3>;  // linear sRGB; a colour that sRGB can show has values from 0 to 1
 
 double inverse_f(double t) {
   constexpr double kDelta = 6.0 / 29;
@@ -31,7 +31,7 @@ bool in_gamut(const Linear& rgb) {
   return std::all_of(rgb.begin(), rgb.end(), [](double value) { return value >= 0 && value <= 1; });
 }
 
-// The colour with its chroma reduced, if necessary, until sRGB can show it; lightness and hue stay the same.
+// Returns the colour. If sRGB can't show it, reduces its chroma until sRGB can; lightness and hue stay the same.
 Colour shown(Lch colour) {
   if (!in_gamut(linear_of(colour))) {
     double low = 0;

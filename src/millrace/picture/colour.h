@@ -14,15 +14,15 @@ enum class ColourMap : std::uint8_t {
   diverging    // blue (below zero), near-white (zero), red-brown (above zero); for values with a sign
 };
 
-// Colour of a share from 0 (least) to 1 (greatest); shares outside are clamped. NaN gives kNoNumber. Computed in CIE L*a*b* (CIE
-// 15:2004, white D65) and sRGB (IEC 61966-2-1); 256 steps.
+// Returns the colour of a share from 0 (least) to 1 (greatest); a share outside that range is clamped, and NaN gives kNoNumber.
+// Computed in CIE L*a*b* (CIE 15:2004, white D65) and sRGB (IEC 61966-2-1); 256 steps.
 [[nodiscard]] Colour colour_of(ColourMap map, double share);
 
 // The colour of a value that is not a number: a grey that neither map contains.
 inline constexpr Colour kNoNumber{140, 140, 140};
 
-// The colour of the n-th line. Eight colours differ in hue and in lightness, so that readers with red-green blindness can
-// distinguish them. Then the colours repeat, and those curves are dashed.
+// Returns the colour of the n-th line. Eight colours differ in hue and in lightness, so that readers with red-green blindness
+// can distinguish them. From the ninth line on the colours repeat, and the lines are dashed.
 [[nodiscard]] Colour line_colour(std::size_t n);
 
 }  // namespace millrace::picture

@@ -28,7 +28,8 @@ void check(const Curves& what) {
   check_axis(what.name, "y axis", what.y);
 }
 
-// The axis's limits; without limits the range of the values, with a small margin above and below if `air` is true.
+// Returns the axis's limits. Without limits returns the range of the values, with a small margin above and below if `air` is
+// true.
 Range range_of(const Axis& axis, const Span& span, bool air) {
   if (axis.limits) return *axis.limits;
   if (!span.any()) return axis.logarithmic ? Range{1, 10} : Range{0, 1};
@@ -39,7 +40,7 @@ Range range_of(const Axis& axis, const Span& span, bool air) {
   return {span.low - gap, span.high + gap};
 }
 
-// Reduces points that lie in one column of pixels to at most four. The picture stays the same.
+// Adds the points of `run`, which lie in one column of pixels, reduced to at most four. The picture stays the same.
 void add_run(std::vector<Point>& points, std::span<const Point> run) {
   if (run.size() <= 4) {
     points.insert(points.end(), run.begin(), run.end());
@@ -54,8 +55,8 @@ std::vector<Point> points_of(const Series& series, const Ticks& x, const Ticks& 
   std::vector<Point> points;
   std::vector<Point> run;
   for (std::size_t i = 0; i < series.y.size(); ++i) {
-    // A point far outside the box is moved nearer, because the range of Cairo's coordinates is small. NaN stays NaN and makes a
-    // gap.
+    // A point far outside the box is moved nearer to the box, because the range of Cairo's coordinates is small. NaN stays NaN
+    // and makes a gap.
     const double across = std::isfinite(x_of(series, i)) ? std::clamp(x.share(x_of(series, i)), -9.0, 10.0) : std::nan("");
     const double up = std::isfinite(series.y[i]) ? std::clamp(y.share(series.y[i]), -9.0, 10.0) : std::nan("");
     const Point point{box.left + across * box.width, box.bottom() - up * box.height};

@@ -13,7 +13,7 @@
 //
 // Values that are not finite are never drawn as numbers: they are grey in maps and images, a gap in curves, omitted from
 // histograms; a line under the picture counts them. Equal input gives equal bytes on one machine, whatever the locale. Any
-// thread may draw. RecipeError, which names the picture, if there is nothing to draw, sizes do not fit or limits are not a
+// thread may draw. Throws a RecipeError that names the picture if there is nothing to draw, sizes do not fit or limits are not a
 // range.
 #pragma once
 
@@ -39,12 +39,12 @@ struct Axis {
   std::string label = "";  // "frequency"
   std::string unit = "";   // "MHz"; empty if the number has no unit
   bool logarithmic = false;
-  std::optional<Range> limits = std::nullopt;  // nullopt: the range of the values
+  std::optional<Range> limits = std::nullopt;  // nullopt: the range of the values is used
 };
 
 struct Series {
   std::string name;            // shown in the legend
-  std::vector<double> x = {};  // empty: 0, 1, 2, …
+  std::vector<double> x = {};  // empty: 0, 1, 2, … are used
   std::vector<double> y = {};  // as many values as x
   bool points = false;         // a mark for each value instead of a line through them
 };
@@ -67,7 +67,7 @@ struct Extent {
 struct Map {
   struct Axes {
     Axis x = {}, y = {};                                                     // never logarithmic; `limits` are ignored
-    std::optional<Extent> x_extent = std::nullopt, y_extent = std::nullopt;  // nullopt: column and row indices
+    std::optional<Extent> x_extent = std::nullopt, y_extent = std::nullopt;  // nullopt: the axis shows column or row indices
   };
 
   std::string title = "";
@@ -137,8 +137,8 @@ struct Image {
   std::optional<PixelSize> size = std::nullopt;     // if set, a scale bar of a round length is drawn under the image
 };
 
-// Images in a grid. At most 60 are shown, and the caption gives their total. They are enlarged and shrunk as maps are. An image
-// that is much longer than wide, or much wider than long, is stretched so that it can be seen.
+// Images in a grid. At most 60 are shown, and the caption gives their total. Like maps, images are enlarged and shrunk by whole
+// factors. An image that is much longer than wide, or much wider than long, is stretched so that it can be seen.
 struct Images {
   std::string name;  // name of the picture's file
   std::string title = "";

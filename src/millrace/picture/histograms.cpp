@@ -26,7 +26,7 @@ void check(const Histograms& what) {
 
 struct Binned {
   Range range;
-  std::vector<std::vector<std::int64_t>> counts;  // counts of each series
+  std::vector<std::vector<std::int64_t>> counts;  // for each series, the counts of its bins
   std::int64_t lost = 0, outside = 0, all = 0, greatest = 0;
 };
 

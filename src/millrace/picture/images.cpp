@@ -36,11 +36,11 @@ void check(const std::string& name, const Image& image, std::size_t number) {
     refuse(name, "has an invalid pixel size for " + who, "give a height and a width above 0, or leave the size out");
 }
 
-// Gives rows the height that the pixel size requires, unless the image would be too long.
+// Returns `fits`, but with rows of the height that the pixel size requires, unless the image would be too long.
 Fits in_proportion(const Image& image, Fits fits, double greatest_height) {
   if (!image.size) return fits;
   const double wanted = static_cast<double>(fits.columns.zoom) / static_cast<double>(fits.columns.shrink) * image.size->height /
-                        image.size->width;  // height of a row in pixels
+                        image.size->width;  // height of a row on the picture, in pixels
   const double most = greatest_height / static_cast<double>(image.height);
   const double row = std::min(wanted, most);
   fits.rows = {.cells = image.height};
@@ -52,7 +52,7 @@ Fits in_proportion(const Image& image, Fits fits, double greatest_height) {
   return fits;
 }
 
-// The longest scale bar of 1, 2 or 5 times a power of ten that takes at most a third of the image.
+// Returns the longest scale bar of 1, 2 or 5 times a power of ten that takes at most a third of the image.
 ScaleBar bar_of(const Image& image, const Fits& fits) {
   if (!image.size) return {};
   const double pixel = static_cast<double>(fits.columns.zoom) / static_cast<double>(fits.columns.shrink) / image.size->width;

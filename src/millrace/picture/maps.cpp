@@ -86,7 +86,7 @@ MapsLayout layout_of(const Maps& what) {
   MapsLayout layout{.panels = {}, .ranges = {}, .top = Page::top(what.title)};
   scale(what, layout);
   const std::size_t columns = columns_of(what.maps.size());
-  // The y axis's label is left of the first column, or left of each column if maps have their own axes.
+  // The label of the y axis is to the left of the first column, or to the left of each column if maps have their own axes.
   const double beside_all = what.maps.front().axes ? 0 : kBesideAxis;
   const double slot = (kInner - beside_all - 10) / static_cast<double>(columns);
   const double left = kYTicks + kBesideAxis - beside_all;
@@ -132,7 +132,7 @@ Ticks ticks_for(const Axis& axis, const std::optional<Extent>& extent, const Fit
   const double end = begin + step * static_cast<double>(fit.covered());
   const Range range{std::min(begin, end), std::max(begin, end)};
   Ticks ticks = up ? ticks_up(axis, range, length, !extent) : ticks_across(axis, range, length, !extent);
-  if (!extent) {  // the axis shows indices, so marks are only at 0 to n - 1
+  if (!extent) {  // without an extent the axis shows indices, so marks are only at 0 to n - 1
     std::erase_if(ticks.marks, [cells](const Tick& tick) { return tick.value < 0 || tick.value > cells - 1; });
   }
   return ticks;

@@ -59,7 +59,7 @@ using namespace detail;
 void draw_names(Canvas& canvas, const Matrix& what, const MatrixLayout& layout) {
   const double names = name_room(what);
   const bool flat = names <= layout.side - 4;
-  const auto every = static_cast<std::size_t>(std::max(1.0, std::ceil(21 / layout.side)));  // a label needs 21 pixels
+  const auto every = static_cast<std::size_t>(std::max(1.0, std::ceil(21 / layout.side)));  // a label takes 21 pixels of height
   for (std::size_t i = 0; i < what.classes.size(); i += every) {
     const std::string name = fitted(what.classes[i], kSmallSize, 150);
     const double middle = (static_cast<double>(i) + 0.5) * layout.side;
@@ -88,7 +88,7 @@ Picture matrix(const Matrix& what) {
     const std::string text = with_commas(count);
     size = std::min(size, kTextSize * (layout.side - 6) / text_width(text, kTextSize));
   }
-  std::size_t empty = 0;  // number of empty rows
+  std::size_t empty = 0;  // number of rows without a sample
   for (auto row = what.counts.begin(); row != what.counts.end(); row += static_cast<std::ptrdiff_t>(classes)) {
     empty += std::all_of(row, row + static_cast<std::ptrdiff_t>(classes), [](std::int64_t count) { return count == 0; }) ? 1 : 0;
   }

@@ -8,7 +8,7 @@
 namespace millrace::snapshot {
 namespace {
 
-// A zero byte ends each word, so that no two contents give the same stream.
+// Adds a word and a zero byte. The zero byte ends the word, so that different contents can't give the same stream.
 void add_word(Sha256& hash, std::string_view word) {
   hash.update(word);
   hash.update(std::string_view("\0", 1));

@@ -31,7 +31,8 @@ Keeper::Keeper(Fs& fs, const std::filesystem::path& run, const std::filesystem::
   if (began_from.empty() || began_from.parent_path() != snapshots_) return;
   began_from_ = began_from.filename().string();
   whole_.insert(began_from_);
-  // Finds the snapshots after `began_from`. The search for `began_from` has reported those of them that are damaged.
+  // Finds the snapshots later than `began_from`. The search for `began_from` has already reported those of them that are
+  // damaged.
   warned(nullptr, [&] {
     const std::vector<detail::Candidate> all = detail::candidates(fs_, snapshots_);
     auto later = std::ranges::find(all, began_from_, &detail::Candidate::name);
@@ -61,7 +62,7 @@ bool Keeper::is_whole(const std::string& name, std::int64_t step, const Tell& wa
   if (named_.contains(name)) return false;
   try {
     check(fs_, snapshots_ / name);
-  } catch (const std::exception&) {  // also when memory runs out: a snapshot that can't be read can't be relied on
+  } catch (const std::exception&) {  // this includes a lack of memory: a snapshot that can't be read can't be relied on
     name_once(name, "is damaged", warn);
     return false;
   }
@@ -93,12 +94,12 @@ void Keeper::retain(const Retention& retention, const Tell& warn) {
   const std::lock_guard lock(detail::moves_mutex());
   warned(warn, [&] {
     clear({::getpid()}, warn);  // removes the files that could not be removed last time
-    // Snapshots are first renamed to hidden names and the folder is synced, because an interrupted removal must not leave half a
-    // snapshot behind.
+    // Snapshots are first renamed to hidden names, and the folder is synced. So an interrupted removal leaves no half snapshot
+    // behind.
     std::vector<std::filesystem::path> hidden;
     for (const std::string& name : not_kept(retention, warn)) {
       const std::filesystem::path place = snapshots_ / detail::beside_name(detail::kRemoved, name);
-      if (detail::is_taken(place) && !detail::is_our_leftover(fs_, place)) continue;  // a foreign folder with this name stays
+      if (detail::is_taken(place) && !detail::is_our_leftover(fs_, place)) continue;  // a foreign folder stays
       warned(warn, [&] {
         fs_.remove_all(place);
         fs_.rename(snapshots_ / name, place);

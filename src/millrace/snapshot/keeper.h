@@ -14,7 +14,7 @@ namespace millrace::snapshot {
 
 // Removes only whole snapshots that Millrace made. A snapshot that can't be loaded is not counted, stays where it is and is
 // reported once. The same holds for a folder that is foreign or that others have changed. A snapshot that this process has
-// neither read nor written is read once before it is counted or removed. One thread at a time.
+// neither read nor written is read once before it is counted or removed. Used by one thread at a time.
 class Keeper {
  public:
   // Which snapshots to keep.
@@ -26,7 +26,7 @@ class Keeper {
 
   using Tell = std::function<void(const std::string&)>;
   // `began_from` is the snapshot from which the process resumed ("" = the process did not resume); it is whole and always stays.
-  // Damaged snapshots after it are not reported again, because the search for `began_from` has reported them.
+  // Damaged snapshots later than `began_from` are not reported again, because the search for `began_from` has reported them.
   Keeper(Fs& fs, const std::filesystem::path& run, const std::filesystem::path& began_from = {});
 
   // Call this after the process wrote `snapshot`. The snapshot is whole, and stays until the next one is written.
@@ -34,8 +34,9 @@ class Keeper {
   // Removes the snapshots that `retention` does not keep. May run during a save of another thread. An interrupted removal leaves
   // no partial snapshot visible. Never throws; failures are passed to `warn`.
   void retain(const Retention& retention, const Tell& warn);
-  // Removes files that the saves and removals of these killed processes left behind. If the new snapshot of a replacement is
-  // missing, the old snapshot returns to its place. No other process may be working in the run. Never throws.
+  // Removes files that these processes, which were killed, left behind when they saved or removed snapshots. If the new snapshot
+  // of a replacement is missing, the old snapshot returns to its place. No other process may be working in the run. Never
+  // throws.
   void clear_leftovers(const std::set<long>& processes, const Tell& warn);
 
  private:

@@ -51,7 +51,7 @@ class Loader {
 
   std::string read_small(const std::string& file, std::uintmax_t most_bytes) const {
     std::error_code code;
-    const std::uintmax_t size = std::filesystem::file_size(folder_ / file, code);  // an error for everything but regular files
+    const std::uintmax_t size = std::filesystem::file_size(folder_ / file, code);  // sets `code` unless it is a regular file
     if (!code && size > most_bytes) refuse(file, "is too large: " + human_bytes(static_cast<double>(size)));
     try {
       return fs_.read_file(folder_ / file);
@@ -152,7 +152,7 @@ class Loader {
   detail::Manifest manifest_;
 };
 
-// The candidates in order of step.
+// Returns the candidates in order of step.
 std::vector<detail::Candidate> candidates_of(Fs& fs, const std::filesystem::path& snapshots) {
   try {
     return detail::candidates(fs, snapshots);

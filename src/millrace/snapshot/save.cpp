@@ -28,7 +28,7 @@ class TemporaryFolder {
     if (is_moved_) return;
     try {
       fs_.remove_all(path_);
-    } catch (const FsError&) {  // the next process removes the folder
+    } catch (const FsError&) {  // the next process of the run removes the folder
     }
   }
   TemporaryFolder(const TemporaryFolder&) = delete;
@@ -46,7 +46,7 @@ class TemporaryFolder {
   bool is_moved_ = false;
 };
 
-// Adds the file's name and size to errors of `work`.
+// Runs `work`, and adds the file's name and size to its errors.
 template <class Work>
 auto writing(const std::string& file, std::uint64_t bytes, const Work& work) {
   try {
@@ -81,8 +81,8 @@ detail::FileRecord write_text(Fs& fs, const std::filesystem::path& folder, const
   });
 }
 
-// A temporary folder of this process. Its name may be taken, by an earlier process with the same id or by a foreign folder; then
-// the next free name is used.
+// Returns the path for a temporary folder of this process. If the first name is taken, by an earlier process with the same id or
+// by a foreign folder, the next free name is used.
 std::filesystem::path temporary_place(Fs& fs, const std::filesystem::path& snapshots, std::int64_t step) {
   for (int copy = 1;; ++copy) {
     auto place = snapshots / detail::beside_name(detail::kTemporary, detail::folder_name(step, copy));
@@ -110,7 +110,7 @@ std::filesystem::path publish(Fs& fs, TemporaryFolder& finished, const std::file
     return target;
   }
   const std::filesystem::path aside = aside_of(target);
-  fs.remove_all(aside);  // left by an earlier crash; `target` is whole
+  fs.remove_all(aside);  // an earlier crash may have left `aside`, which is not needed because `target` is whole
   fs.rename(target, aside);
   try {
     finished.move_to(target);
@@ -134,7 +134,8 @@ std::filesystem::path detail::write_image(Fs& fs, const std::filesystem::path& r
     const bool is_first = !fs.exists(snapshots);
     fs.create_directories(snapshots);
     if (is_first) fs.sync_directory(run);
-    // A file system that does not know its size, as some mounted by FUSE, reports 0 too: there only the write shows what fits.
+    // Some file systems, such as some mounted by FUSE, do not know their size and also report 0. For them only the write itself
+    // shows whether the snapshot fits.
     if (const std::uint64_t free = fs.free_bytes(snapshots); free > 0 && free < needed) {
       throw SnapshotError({"it needs " + with_commas(static_cast<std::int64_t>(needed)) + " bytes, " +
                                with_commas(static_cast<std::int64_t>(free)) + " are free",

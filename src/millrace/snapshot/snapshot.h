@@ -28,7 +28,7 @@ namespace millrace::snapshot {
 struct Content {
   std::int64_t step = 0;
   std::map<std::string, Tensors> models;
-  std::map<std::string, State> parts;  // keys: names of snapshot/layout.h
+  std::map<std::string, State> parts;  // the keys are the names in snapshot/layout.h
   Json config = Json::object();
   // Data with which the run's reports resume; it is not part of the state, so the digest leaves it out.
   Json report = Json::object();
@@ -40,38 +40,39 @@ struct Found {
   int copy = 1;  // 2 or more if the name of the step was taken
 };
 
-// Saves under `run`/snapshots/step-NNNNNNNN and returns the folder. A snapshot of the same step is replaced. A damaged or foreign
-// folder of that name stays, and the snapshot is then called step-NNNNNNNN.2. Tensors may be on any device. SnapshotError names
-// file, bytes and the system's reason if the snapshot can't be written; earlier snapshots then stay valid. Any thread, also
-// during the work of a Keeper; one save at a time per run and step.
+// Saves under `run`/snapshots/step-NNNNNNNN and returns the folder. A snapshot of the same step is replaced. A damaged or
+// foreign folder of that name stays, and the snapshot is then called step-NNNNNNNN.2. Tensors may be on any device. If the
+// snapshot can't be written, throws a SnapshotError with the file, the bytes and the system's reason; earlier snapshots then
+// stay valid. Any thread may call this, also during the work of a Keeper; one save at a time per run and step.
 std::filesystem::path save(Fs& fs, const std::filesystem::path& run, const Content& content);
 
-// All snapshots of a run in order of step; their contents are not read.
+// Returns all snapshots of a run in order of step; their contents are not read.
 [[nodiscard]] std::vector<Found> list(Fs& fs, const std::filesystem::path& run);
 
-// True if the folder is exactly what Millrace made. Contents of its files are not checked. Never throws.
+// Returns true if the folder is exactly what Millrace made. Contents of its files are not checked. Never throws.
 [[nodiscard]] bool is_ours(Fs& fs, const Found& found) noexcept;
 
 // The files that Millrace wrote into the snapshot, even if others added files; empty if the folder is not Millrace's. Never
 // throws.
 [[nodiscard]] std::vector<std::string> files_of(Fs& fs, const Found& found) noexcept;
-// The folder for a new snapshot of this step in `run`: the first name that is not taken.
+// Returns the folder for a new snapshot of this step in `run`: the first name that is not taken.
 [[nodiscard]] std::filesystem::path free_place(const std::filesystem::path& run, std::int64_t step);
 
-// Reads and checks a snapshot. SnapshotError names the file and, for a flipped bit, the tensor.
+// Reads and checks a snapshot. A SnapshotError names the file and, for a flipped bit, the tensor.
 [[nodiscard]] Content load(Fs& fs, const std::filesystem::path& snapshot);
 // Checks like load(), but keeps nothing in memory.
 void check(Fs& fs, const std::filesystem::path& snapshot);
 
 // Loads the newest valid snapshot and returns it with its folder. Each damaged snapshot is skipped and passed to `passed_over`
-// (path, reason). nullopt if no snapshot is valid.
+// (path, reason). Returns nullopt if no snapshot is valid.
 [[nodiscard]] std::optional<Content> load_newest(
     Fs& fs, const std::filesystem::path& run,
     const std::function<void(const std::filesystem::path&, const std::string&)>& passed_over,
     std::filesystem::path* found = nullptr);
 
-// SHA-256 over (name, dtype, shape, bytes) of all tensors in order of name, then the canonical JSON of all parts; the step and
-// the config are left out. Times, paths, thread and reader counts are never put into parts, so equal runs have equal digests.
+// Returns the SHA-256 over (name, dtype, shape, bytes) of all tensors in order of name, then the canonical JSON of all parts;
+// the step and the config are left out. Times, paths, thread and reader counts are never put into parts, so equal runs have
+// equal digests.
 [[nodiscard]] std::string digest(const Content& content);
 
 }  // namespace millrace::snapshot

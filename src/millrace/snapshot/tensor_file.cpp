@@ -14,7 +14,7 @@
 namespace millrace::snapshot {
 namespace {
 
-// Reads all tensors of a SafetensorsFile or a PtFile.
+// Returns all tensors of a SafetensorsFile or a PtFile.
 template <class File>
 Tensors read_all(File stored) {
   Tensors tensors;
@@ -57,7 +57,7 @@ void write_tensors(Fs& fs, const std::filesystem::path& file, const Tensors& ten
     fields.push_back({name, *dtype, Shape(tensor.sizes().begin(), tensor.sizes().end())});
     values.push_back(tensor);
   }
-  at::Tensor host;  // keeps the bytes of the tensor being written alive
+  at::Tensor host;  // keeps alive the bytes of the tensor that is being written
   const format::TensorBytes bytes_of = [&](std::size_t i) {
     host = detail::on_host(values[i]);
     return std::span<const std::byte>(detail::bytes_of(host));

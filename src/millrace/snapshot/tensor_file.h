@@ -10,12 +10,12 @@
 
 namespace millrace::snapshot {
 
-// Reads all tensors of a safetensors file or a file of Python's torch.save; the first bytes show which of the two it is.
+// Reads all tensors of a safetensors file or a file of Python's torch.save; the first bytes show which of the two it is. Throws
 // DataError if the file can't be read, is damaged, or holds code.
 [[nodiscard]] Tensors read_tensors(const std::filesystem::path& file);
-[[nodiscard]] bool is_pt_name(const std::filesystem::path& file);  // .pt, .pth
-// The inverse of read_tensors(). A name that ends in .pt or .pth selects torch.save's form, which has no room for `metadata`. The
-// file is written whole or not at all; DataError on failure.
+[[nodiscard]] bool is_pt_name(const std::filesystem::path& file);  // true for names that end in .pt or .pth
+// Writes a file that read_tensors() reads. A name that ends in .pt or .pth selects torch.save's form, which has no room for
+// `metadata`. The file is written whole or not at all; throws DataError on failure.
 void write_tensors(Fs& fs, const std::filesystem::path& file, const Tensors& tensors,
                    const std::map<std::string, std::string>& metadata = {});
 

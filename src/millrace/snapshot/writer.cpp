@@ -18,13 +18,13 @@ namespace {
 
 double milliseconds_since(std::int64_t begin_ns) { return static_cast<double>(steady_nanoseconds() - begin_ns) * 1e-6; }
 
-// Runs `stage`; its exception goes into `saved`.
+// Runs `stage`; if `stage` throws, the exception goes into `saved`.
 void attempt(Writer::Saved& saved, const std::filesystem::path& run, const std::function<void()>& stage) {
   try {
     detail::saving(run, saved.step, stage);
   } catch (const SnapshotError& error) {
     saved.error = error;
-  } catch (const std::exception& error) {  // a mistake in Millrace: the exception must not leave the thread
+  } catch (const std::exception& error) {  // a mistake in Millrace; the exception must not leave the thread
     saved.error =
         SnapshotError({"can't save the snapshot of step " + std::to_string(saved.step) + ": " + error.what(), run.string(),
                        "please report this; until it is repaired, --off=async_snapshot saves in the loop's thread"});
@@ -38,7 +38,7 @@ struct Writer::Impl {
     detail::Image image;
     Keeper::Retention retention;
     Writer::Saved saved;
-    std::optional<detail::Room> room;  // if set, the job only allocates this memory
+    std::optional<detail::Room> room;  // if set, the job only allocates the memory for this room
   };
 
   Impl(Fs& file_system, std::filesystem::path run_folder, const std::filesystem::path& began_from)
@@ -58,7 +58,8 @@ struct Writer::Impl {
     work.saved.write_ms = milliseconds_since(begin);
   }
 
-  // If the save of a best step failed, the best steps before it stay until all best steps have their snapshots again.
+  // Adds to `retention` the last best steps that all had snapshots, until all of its own best steps have snapshots. So the
+  // earlier best snapshots stay if the save of a best step failed.
   void keep_earlier_best(Keeper::Retention& retention) {
     bool all_saved = false;
     try {
@@ -76,7 +77,7 @@ struct Writer::Impl {
   void make(const detail::Room& room) noexcept {
     try {
       room.make_in(memory);
-    } catch (const std::exception&) {  // the save that needs the memory will report it
+    } catch (const std::exception&) {  // not reported here, because the save that needs the memory will report it
     }
   }
 
@@ -97,9 +98,9 @@ struct Writer::Impl {
 
   Fs& fs;
   const std::filesystem::path run;
-  Keeper keeper;                         // used only by the writing thread
-  std::vector<std::int64_t> best_steps;  // the last best steps that all had snapshots; used only by the writing thread
-  detail::HostMemory memory;             // used by the writing thread while a job exists, otherwise by the caller
+  Keeper keeper;                         // only the writing thread uses it
+  std::vector<std::int64_t> best_steps;  // the last best steps that all had snapshots; only the writing thread uses them
+  detail::HostMemory memory;             // the writing thread uses it while a job exists, otherwise the caller
   std::thread thread;                    // not joinable if the caller's thread saves
 
   std::mutex mutex;  // guards the members below

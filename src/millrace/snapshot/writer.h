@@ -15,15 +15,15 @@
 
 namespace millrace::snapshot {
 
-// Runs one save at a time. All calls come from one thread, which owns the tensors; `fs` must outlive the writer.
+// Runs one save at a time. All calls must come from one thread, which owns the tensors; `fs` must outlive the writer.
 class Writer {
  public:
   // The result of a save.
   struct Saved {
     std::int64_t step = 0;
     std::filesystem::path path;
-    std::optional<SnapshotError> error;  // nullopt: the snapshot is durable, and the snapshots that are not kept were removed
-    std::vector<std::string> warnings;   // warnings of the removal
+    std::optional<SnapshotError> error;  // nullopt: the snapshot is durable, and old snapshots were removed
+    std::vector<std::string> warnings;   // warnings from the removal of old snapshots
     double blocked_ms = 0;               // time that the caller of begin() waited
     double write_ms = 0;                 // from the end of the copy until the snapshot is durable
   };
@@ -43,7 +43,7 @@ class Writer {
   void begin(const Content& content, Keeper::Retention retention);
   void wait();                  // returns when no save is running
   [[nodiscard]] bool busy();    // true while a save is running
-  std::optional<Saved> take();  // the result of the save that ended since the last call; never waits
+  std::optional<Saved> take();  // returns the result of the save that ended since the last call; never waits
 
  private:
   struct Impl;

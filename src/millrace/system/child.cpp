@@ -16,21 +16,21 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The file that contains this code: the running program, or a library of Millrace's in another program.
+// Returns the file that contains this code: the running program, or a library of Millrace's in another program.
 fs::path own_file() {
   Dl_info info{};
   link_map* object = nullptr;
   const bool known =
       ::dladdr1(reinterpret_cast<void*>(&own_file), &info, reinterpret_cast<void**>(&object), RTLD_DL_LINKMAP) != 0;
   if (known && object->l_name != nullptr && *object->l_name != '\0') return object->l_name;
-  std::error_code error;  // the program itself has no name in the linker's list
+  std::error_code error;  // the linker's list has no name for the program itself
   return fs::read_symlink("/proc/self/exe", error);
 }
 
 }  // namespace
 
 std::string find_beside(std::string_view name, const fs::path& built, const fs::path& installed) {
-  const fs::path own = own_file();  // "" without /proc; a program in the current folder is then not ours
+  const fs::path own = own_file();  // without /proc the name is "", and a program in the current folder is then not ours
   for (const fs::path& candidate : {own.empty() ? own : own.parent_path() / name, built, installed}) {
     if (::access(candidate.c_str(), X_OK) == 0) return candidate.string();
   }

@@ -1,4 +1,4 @@
-// Finds and starts Millrace's other programs as processes, and describes how they ended.
+// Finds Millrace's other programs, starts them as processes, and describes how the processes ended.
 #pragma once
 
 #include <spawn.h>
@@ -9,15 +9,15 @@
 
 namespace millrace {
 
-// Finds the program `name`. Looks next to the running program (or next to the library that contains this code), then in the
-// build folder, then in the install folder. "" = not found.
+// Returns the path of the program `name`; "" if it is not found. Looks next to the running program (or next to the library that
+// contains this code), then in the build folder, then in the install folder.
 [[nodiscard]] std::string find_beside(std::string_view name, const std::filesystem::path& built,
                                       const std::filesystem::path& installed);
-// Text for the error message if the program was not found: "looked for beside "/usr/bin/millrace" and in …".
+// Returns the text for the error message if the program was not found: "looked for beside "/usr/bin/millrace" and in …".
 [[nodiscard]] std::string looked_for_beside(const std::filesystem::path& installed);
 
 // Settings for posix_spawn: default signals, all unblocked, and a separate process group. So an interrupt from the terminal
-// reaches only the training program, which ends the child when it is done. The caller adds files.
+// reaches only the training program, which ends the child when it no longer needs the child. The caller adds files.
 class SpawnActions {
  public:
   SpawnActions();

@@ -23,7 +23,7 @@ namespace {
 struct CaughtSignal {
   int number;
   const char* text;
-  bool is_fault;  // true: a fault in the program itself
+  bool is_fault;  // true: the signal means a fault in the program itself
 };
 constexpr std::array<CaughtSignal, 14> kSignals = {{{SIGSEGV, "a segmentation fault (SIGSEGV)", true},
                                                     {SIGBUS, "a bus error (SIGBUS)", true},
@@ -40,7 +40,7 @@ constexpr std::array<CaughtSignal, 14> kSignals = {{{SIGSEGV, "a segmentation fa
                                                     {SIGTRAP, "a trap (SIGTRAP)", false},
                                                     {SIGPWR, "a power failure (SIGPWR)", false}}};
 
-// Bytes of the main thread's stack for the handler.
+// Bytes of the stack on which the handler runs in the main thread.
 constexpr std::size_t kHandlerStack = 65536;
 alignas(16) std::array<char, kHandlerStack> handler_stack;
 
@@ -57,7 +57,7 @@ void write_text(int descriptor, const char* text, std::size_t size) noexcept {
 
 using LastWords = std::array<char, 4096>;
 
-// Adds " in step 12, backward of loss". Returns false if the process's activity is not known.
+// Adds `before` and then what the process does, such as "step 12, backward of loss". Returns false if that is not known.
 bool add_doing(HandlerText& text, std::string_view before) noexcept {
   std::array<char, 512> doing{};
   if (describe_doing(doing.data(), doing.size()) == 0) return false;
@@ -126,8 +126,8 @@ void add_next(CrashReport& report, const CrashSite& site, bool has_line) noexcep
   for (std::size_t i = 0; i < site.count; ++i) next.add(" ").add_hex(site.calls[i]);
 }
 
-// True for an access near the stack pointer to memory that does not exist. The address is above the stack pointer if a large
-// array of the function caused the overflow, and below it if a call did.
+// Returns true for an access near the stack pointer to memory that does not exist. The address is above the stack pointer if a
+// large array of the function caused the overflow, and below it if a call did.
 bool is_stack_overflow(const siginfo_t* info, const void* context) noexcept {
   constexpr std::uintptr_t kNear = 1U << 20U;
   const std::uintptr_t stack = stack_pointer(context);
@@ -136,7 +136,8 @@ bool is_stack_overflow(const siginfo_t* info, const void* context) noexcept {
   return address < stack + kNear && stack < address + kNear;
 }
 
-// Writes first what this thread has recorded, because the walk over the stack ends the process if the stack is damaged.
+// Reports a crash. Writes what this thread has recorded before it walks over the stack, because the walk ends the process if the
+// stack is damaged.
 void report_crash(const CaughtSignal& row, const siginfo_t* info, const void* context) noexcept {
   CrashReport report;
   report.out_of_stack = is_stack_overflow(info, context);
@@ -175,16 +176,16 @@ void report_crash(const CaughtSignal& row, const siginfo_t* info, const void* co
   report.log();
 }
 
-// One thread reports. Other threads that crash meanwhile wait for it.
+// Lets one thread report. Other threads that crash meanwhile wait for it.
 void report_crash_once(const CaughtSignal& row, const siginfo_t* info, const void* context) noexcept {
   static std::atomic<long> reporter{0};
   const long self = ::syscall(SYS_gettid);
   long nobody = 0;
   if (!reporter.compare_exchange_strong(nobody, self)) {
-    if (nobody == self) return;  // the report itself crashed
+    if (nobody == self) return;  // this thread crashed again while it reported
     while (true) ::pause();
   }
-  constexpr unsigned kMostSeconds = 60;  // a limit in seconds; addr2line reads all line numbers of the program
+  constexpr unsigned kMostSeconds = 60;  // time for the report, because addr2line reads all line numbers of the program
   ::signal(SIGALRM, SIG_DFL);
   ::alarm(kMostSeconds);
   report_crash(row, info, context);
@@ -208,16 +209,17 @@ extern "C" void on_crash(int number, siginfo_t* info, void* context) {
     write_text(STDERR_FILENO, text.view().data(), text.view().size());
     log_words("signal", words.view());
   }
-  // SA_RESETHAND restored the default action. A fault of the processor occurs again at the same instruction and takes that
-  // action. A signal that a process sent does not occur again, even if it has a fault's number, so it is raised again.
+  // SA_RESETHAND has restored the default action. A fault of the processor occurs again at the same instruction and takes that
+  // action. A signal that a process sent does not occur again, even if it has a fault's number, so it is raised again here.
   if (!row.is_fault || info == nullptr || info->si_code <= 0) ::raise(number);
 }
 
-// ulimit -t sets both limits to the same value. At that value the system sends SIGKILL, and no report is possible.
+// Lowers the soft limit on CPU time by a second. ulimit -t sets both limits to the same value, at which the system sends SIGKILL
+// and no report is possible.
 void keep_a_second_for_the_last_line() noexcept {
   struct rlimit limit {};
   if (::getrlimit(RLIMIT_CPU, &limit) != 0 || limit.rlim_max == RLIM_INFINITY) return;
-  constexpr rlim_t kShortest = 2;  // seconds
+  constexpr rlim_t kShortest = 2;  // the least limit that is lowered, in seconds
   if (limit.rlim_cur < limit.rlim_max || limit.rlim_max < kShortest) return;
   limit.rlim_cur = limit.rlim_max - 1;
   ::setrlimit(RLIMIT_CPU, &limit);

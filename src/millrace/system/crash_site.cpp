@@ -19,13 +19,14 @@ struct Module {
   std::array<char, 48> name{};
 };
 
-// Libraries that are loaded later are not in the list, because their names are not worth a lock in a handler.
+// The program and its libraries. Libraries that are loaded later are not in the list, because a lock in a handler would be
+// needed to list them.
 struct Modules {
-  std::array<Module, 128> all{};  // the program comes first
+  std::array<Module, 128> all{};  // the first one is the program
   std::size_t count = 0;
   std::array<char, 4096> program{};
   std::size_t program_size = 0;
-  posix_spawn_file_actions_t silent{};  // for the start of addr2line; prepared before a crash, because it allocates memory
+  posix_spawn_file_actions_t silent{};  // prepared before a crash, because it allocates memory; addr2line is started with it
   bool ready = false;
 };
 constinit Modules modules;
@@ -82,7 +83,7 @@ namespace {
 
 struct Walk {
   std::uintptr_t fault;
-  bool below_handler = false;  // true: the frames of the handler itself have been passed
+  bool below_handler = false;  // true: the walk has passed the frames of the handler itself
   CrashSite* site;
 };
 
@@ -103,7 +104,7 @@ bool is_authors(std::string_view file) {
   return file.find("/include/") == std::string_view::npos && file.find("/src/millrace/") == std::string_view::npos;
 }
 
-// The path without "folder/..", written into `room`.
+// Returns the path without "folder/..", written into `room`.
 std::string_view collapsed(std::string_view path, std::span<char> room) {
   std::size_t used = 0;
   for (std::size_t i = 0; i < path.size() && used < room.size();) {
@@ -145,7 +146,7 @@ std::string_view printed_by_addr2line(const CrashSite& site, std::span<char> roo
   pid_t child = 0;
   const int failure = ::posix_spawnp(&child, name, &modules.silent, nullptr, words.data(), environ);
   const int nothing = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
-  ::dup2(nothing, STDOUT_FILENO);  // closes the pipe's last writing end here, so that reading can end
+  ::dup2(nothing, STDOUT_FILENO);  // closes this process's last writing end of the pipe, so that reading can end
   std::size_t used = 0;
   for (ssize_t got = 1; failure == 0 && got > 0 && used < room.size();
        used += static_cast<std::size_t>(std::max<ssize_t>(got, 0)))

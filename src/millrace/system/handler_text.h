@@ -12,7 +12,7 @@ namespace millrace {
 
 class HandlerText {
  public:
-  explicit HandlerText(std::span<char> room) noexcept : room_(room) {}  // the caller still owns `room`
+  explicit HandlerText(std::span<char> room) noexcept : room_(room) {}  // `room` still belongs to the caller
   HandlerText& add(std::string_view more) noexcept {
     for (std::size_t i = 0; i < more.size() && used_ < room_.size(); ++i) room_[used_++] = more[i];
     return *this;

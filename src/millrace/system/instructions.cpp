@@ -19,8 +19,8 @@ namespace {
 constexpr const char* kVariable = "MILLRACE_CPU";
 constexpr std::array<std::string_view, 5> kNames{"portable", "avx2", "avx512", "avx512_bf16", "amx"};
 
-// True if the CPU has AMX_BF16 and AMX_TILE and the kernel grants this process the tile registers. A process must request them
-// (Linux 5.16).
+// Returns true if the CPU has AMX_BF16 and AMX_TILE and the kernel grants this process the tile registers. A process must
+// request them (Linux 5.16).
 bool may_use_tiles() noexcept {
   constexpr unsigned kTileBf16 = 1U << 22U, kTile = 1U << 24U;
   constexpr int kRequestPermission = 0x1023, kTileData = 18;  // the kernel's ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
@@ -35,7 +35,7 @@ std::string asked() {
   return word == nullptr ? "" : word;
 }
 
-// Names of the sets up to `best`: "portable, avx2 or avx512".
+// Returns the names of the sets up to `best`: "portable, avx2 or avx512".
 std::string names_up_to(InstructionSet best) {
   std::string text;
   for (std::size_t i = 0; i <= static_cast<std::size_t>(best); ++i) {
@@ -45,8 +45,8 @@ std::string names_up_to(InstructionSet best) {
   return text;
 }
 
-// Runs before main and before the program's own objects are constructed, but after the libraries are loaded. At this point no
-// library has read its variable yet.
+// Sets the libraries' variables. Runs before main and before the program's own objects are constructed, but after the libraries
+// are loaded. At this point no library has read its variable yet.
 [[gnu::constructor(102)]] void lower_libraries() {
   __builtin_cpu_init();
   const std::string word = asked();

@@ -18,15 +18,17 @@ namespace millrace {
 enum class InstructionSet : std::uint8_t { portable, avx2, avx512, avx512_bf16, amx };
 
 [[nodiscard]] std::string_view name_of(InstructionSet set) noexcept;
-// The best set of this CPU. It is amx only if the system lets this process use the matrix unit, which the first call requests.
+// Returns the best set of this CPU. The set is amx only if the system lets this process use the matrix unit, which the first
+// call requests.
 [[nodiscard]] InstructionSet hardware_instructions() noexcept;
 
-// The set that this process uses. Any thread.
+// Returns the set that this process uses. Any thread may call it.
 [[nodiscard]] InstructionSet instructions() noexcept;
 // "MILLRACE_CPU=avx2" if the environment sets it, else "".
 [[nodiscard]] std::string asked_instructions();
 
-// The set that a value of MILLRACE_CPU names, on a CPU whose best set is `has`; ConfigError for another word or a higher set.
+// Returns the set that a value of MILLRACE_CPU names, on a CPU whose best set is `has`. Throws ConfigError for another word or a
+// higher set.
 [[nodiscard]] InstructionSet read_instructions(const std::string& word, InstructionSet has);
 
 // A library's environment variable and its words for Millrace's instruction sets, lowest first.
@@ -35,7 +37,7 @@ struct LibraryWords {
   std::string_view words[9];
   std::string_view of_set[5];  // one word for each InstructionSet
 };
-// The variable's value for this set. Returns `now` if it already names the same or a lower set.
+// Returns the variable's value for this set, or `now` if `now` already names the same or a lower set.
 [[nodiscard]] std::string_view library_word(const LibraryWords& library, InstructionSet set, std::string_view now) noexcept;
 inline constexpr LibraryWords kLibraryWords[] = {
     {"ATEN_CPU_CAPABILITY", {"default", "avx2", "avx512"}, {"default", "avx2", "avx512", "avx512", "avx512"}},

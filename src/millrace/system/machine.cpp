@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::streamsize kLongestFile = 1 << 16;  // enough of /proc/cpuinfo for its first processor
+constexpr std::streamsize kLongestFile = 1 << 16;  // long enough for the first processor of /proc/cpuinfo
 
 std::optional<std::uint64_t> to_number(std::string_view text) {
   std::uint64_t value = 0;
@@ -80,7 +80,7 @@ int Machine::physical_cores(std::span<const int> logical) const {
     const fs::path topology = fs::path("sys/devices/system/cpu") / ("cpu" + std::to_string(cpu)) / "topology";
     const std::string package = read(topology / "physical_package_id"), core = read(topology / "core_id");
     std::string place = package + "/";
-    place.append(read(topology / "die_id")).append("/").append(core);  // older kernels report no dies
+    place.append(read(topology / "die_id")).append("/").append(core);  // older kernels report no die, and the text is then ""
     cores.insert(core.empty() || package.empty() ? "cpu" + std::to_string(cpu) : place);
   }
   return std::max(1, static_cast<int>(cores.size()));
@@ -89,7 +89,7 @@ int Machine::physical_cores(std::span<const int> logical) const {
 std::vector<fs::path> Machine::groups(const std::string& controller) const {
   std::vector<fs::path> folders;
   std::istringstream lines(read("proc/self/cgroup"));
-  for (std::string line; std::getline(lines, line);) {  // "4:cpu,cpuacct:/a/b" (version 1) or "0::/a/b" (version 2)
+  for (std::string line; std::getline(lines, line);) {  // a line is "4:cpu,cpuacct:/a/b" (version 1) or "0::/a/b" (version 2)
     const std::size_t first = line.find(':');
     const std::size_t second = first == std::string::npos ? first : line.find(':', first + 1);
     if (second == std::string::npos) continue;
@@ -97,7 +97,7 @@ std::vector<fs::path> Machine::groups(const std::string& controller) const {
     fs::path mount = "sys/fs/cgroup";
     if (!controllers.empty()) {
       if (("," + controllers + ",").find("," + controller + ",") == std::string::npos) continue;
-      mount /= controller;  // the folder may be a link, such as cpu to cpu,cpuacct
+      mount /= controller;  // the folder may be a link, such as the link cpu to cpu,cpuacct
     }
     // Inside a container the outer part of the path is not mounted, so the levels there seem unlimited.
     fs::path inner = fs::path(line.substr(second + 1)).relative_path();
@@ -133,7 +133,7 @@ double Machine::throttled_seconds() const {
     const fs::path file = folder / "cpu.stat";
     if (const auto microseconds = number_after(file, "throttled_usec")) {
       seconds += 1e-6 * static_cast<double>(*microseconds);
-    } else if (const auto nanoseconds = number_after(file, "throttled_time")) {  // control groups of version 1
+    } else if (const auto nanoseconds = number_after(file, "throttled_time")) {  // written by control groups of version 1
       seconds += 1e-9 * static_cast<double>(*nanoseconds);
     }
   }
@@ -145,7 +145,7 @@ std::optional<std::uint64_t> Machine::available_memory() const {
   if (const auto kilobytes = number_after("proc/meminfo", "MemAvailable")) least = *kilobytes * 1024;
   for (const fs::path& folder : groups("memory")) {
     auto limit = to_number(read(folder / "memory.max"));
-    // Above memory.high the kernel makes a process wait so long that it hardly advances.
+    // Counts memory.high as a limit, because the kernel makes a process above it wait so long that it hardly advances.
     keep_least<std::uint64_t>(limit, to_number(read(folder / "memory.high")));
     auto used = to_number(read(folder / "memory.current"));
     auto cache = number_after(folder / "memory.stat", "inactive_file");
@@ -155,7 +155,7 @@ std::optional<std::uint64_t> Machine::available_memory() const {
       cache = number_after(folder / "memory.stat", "total_inactive_file");
     }
     if (!limit || !used) continue;
-    // The kernel drops unused file pages first, so they do not count.
+    // The kernel drops unused file pages before anything else, so these pages do not count as used.
     const std::uint64_t kept = *used - std::min(*used, cache.value_or(0));
     keep_least<std::uint64_t>(least, *limit - std::min(*limit, kept));
   }

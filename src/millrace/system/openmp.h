@@ -13,17 +13,17 @@
 
 namespace millrace {
 
-// True if `environment`, a list of "NAME=VALUE" that ends with null, contains OMP_WAIT_POLICY or GOMP_SPINCOUNT. Allocates
-// nothing.
+// Returns true if `environment`, a list of "NAME=VALUE" that ends with null, contains OMP_WAIT_POLICY or GOMP_SPINCOUNT.
+// Allocates nothing.
 [[nodiscard]] bool configures_openmp_waits(const char* const* environment) noexcept;
 inline constexpr const char* kOpenmpWaits = "GOMP_SPINCOUNT=20000";
-// True if this process's environment lets Millrace choose how OpenMP's threads wait.
+// Returns true if this process's environment lets Millrace choose how OpenMP's threads wait.
 [[nodiscard]] bool are_openmp_waits_ours();
-// A sentence for plans on how this process's threads wait: "they spin briefly and then sleep; they sleep at once while other
-// programs want the cores", or the environment variable that decides otherwise.
+// Returns a sentence for plans on how this process's threads wait: "they spin briefly and then sleep; they sleep at once while
+// other programs want the cores", or the environment variable that decides otherwise.
 [[nodiscard]] std::string openmp_waits();
-// "OMP_NUM_THREADS=1" if that variable, or MKL_NUM_THREADS, differs from `threads`; "" otherwise. Also "" if a launcher set the
-// variables for its ranks, because then no user asked for them.
+// Returns "OMP_NUM_THREADS=1" if that variable, or MKL_NUM_THREADS, differs from `threads`; "" otherwise. Also returns "" if a
+// launcher set the variables for its ranks, because then no user asked for them.
 [[nodiscard]] std::string other_threads_asked(int threads);
 
 }  // namespace millrace

@@ -17,10 +17,10 @@
 namespace millrace {
 
 void prepare_process() {
-  // open() returns the lowest free number, so the numbers are tried in ascending order.
+  // open() returns the lowest free number, so the numbers are opened in ascending order.
   for (int number = STDIN_FILENO; number <= STDERR_FILENO; ++number) {
     if (::fcntl(number, F_GETFD) != -1) continue;
-    ::open("/dev/null", number == STDIN_FILENO ? O_WRONLY : O_RDONLY);  // opened in the wrong mode, so that its use still fails
+    ::open("/dev/null", number == STDIN_FILENO ? O_WRONLY : O_RDONLY);  // in the wrong mode, so that use still fails
   }
   struct sigaction ignore {};
   ignore.sa_handler = SIG_IGN;

@@ -11,14 +11,14 @@ namespace millrace {
 // the process. Makes a crash report what it interrupted (system/crash.h).
 void prepare_process();
 
-// This machine's name; "?" if the system does not give one.
+// Returns this machine's name; "?" if the system does not give one.
 [[nodiscard]] std::string host_name();
 
-// The linker's identity of this build, in hexadecimal digits; "" if the build has no identity.
+// Returns the linker's identity of this build, in hexadecimal digits; "" if the build has no identity.
 [[nodiscard]] std::string build_id();
 
-// The folder of files that are made once and kept for this user's later runs: $XDG_CACHE_HOME/millrace, else ~/.cache/millrace,
-// else runs/cache.
+// Returns the folder for files that are made once and kept for this user's later runs: $XDG_CACHE_HOME/millrace, else
+// ~/.cache/millrace, else runs/cache.
 [[nodiscard]] std::filesystem::path cache_folder();
 
 }  // namespace millrace

@@ -36,7 +36,7 @@ std::uint64_t mapped_bytes() noexcept {
   const ssize_t got = ::read(file, text.data(), text.size());
   ::close(file);
   std::uint64_t pages = 0;
-  if (got > 0) std::from_chars(text.data(), text.data() + got, pages);  // the first number is the size
+  if (got > 0) std::from_chars(text.data(), text.data() + got, pages);  // the first number in the file is the size, in pages
   return pages * page;
 }
 
@@ -68,7 +68,7 @@ std::uint64_t thread_stack_bytes() noexcept {
 
 std::string start_refusal() {
   // `millrace --version` with LibTorch 2.11 of the CUDA wheel takes 430 MiB and 5 descriptors; the rest is a margin for other
-  // versions of the system's libraries. tests/limits detects when it is too small.
+  // versions of the system's libraries. tests/limits fails if the margin is too small.
   constexpr std::uint64_t kAddressSpace = std::uint64_t{480} << 20U;
   constexpr std::uint64_t kFiles = 16;
   if (const auto limit = limit_of(RLIMIT_AS); limit && *limit < kAddressSpace) {

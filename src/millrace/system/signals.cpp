@@ -33,17 +33,17 @@ constexpr const char* kBeforeFirstStep =
 std::atomic<int> pending{0};
 static_assert(std::atomic<int>::is_always_lock_free, "the handler may only touch lock-free atomics");
 
-std::atomic<int> sender{0};  // number of the sending process; 0 = the kernel
+std::atomic<int> sender{0};  // id of the process that sent the signal; 0 = the kernel
 std::atomic<bool> had_echo{false};
 std::array<char, 32> sender_name{};  // written once, by the handler of the first signal
 
 std::atomic<bool> is_before_first_step{false};
-std::atomic<unsigned> patience{0};  // seconds
-std::atomic<int> words_go_to{-1};   // descriptor for the text
+std::atomic<unsigned> patience{0};  // seconds that the handler waits for the loop
+std::atomic<int> words_go_to{-1};   // descriptor to which stopped_text() is written
 std::atomic<bool> on_terminal{false};
-thread_local bool obeys = false;  // true: this thread made the BeforeFirstStep object
+thread_local bool obeys = false;  // true: this thread made the BeforeFirstStep object, and so obeys a signal
 
-// Stored now, because the sender may be gone when its name is needed.
+// Stores the sender's name. It is stored at once, because the sender may be gone when the name is needed.
 void keep_name_of(int process) noexcept {
   std::array<char, 40> path = {'/', 'p', 'r', 'o', 'c', '/'};
   std::array<char, 12> digits{};
@@ -67,11 +67,11 @@ void keep_name_of(int process) noexcept {
 
 void write_words(const char* text) noexcept { (void)!::write(words_go_to.load(), text, std::strlen(text)); }
 
-// Called if the loop did not reach a stop_if_signalled() in time.
+// Called if the loop did not call stop_if_signalled() in time.
 extern "C" void on_alarm(int) {
   const int number = pending.load();
   if (number == 0 || !is_before_first_step.load()) return;
-  if (on_terminal.load()) write_words("\n");  // the text then starts below a line that is being rewritten
+  if (on_terminal.load()) write_words("\n");  // the line may be incomplete, because it is redrawn
   write_words(kStoppedBy);
   write_words(signal_name(number));
   write_words(kBeforeFirstStep);
@@ -82,15 +82,15 @@ extern "C" void on_alarm(int) {
   ::_exit(exit_code_for(number));
 }
 
-// True for the second signal of a pair: one comes from the launcher, the other from the process that signalled both the launcher
-// and its ranks.
+// Returns true for the second signal of a pair: one comes from the launcher, the other from the process that signalled both the
+// launcher and its ranks.
 bool is_echo(int process) noexcept {
   const int parent = ::getppid();
   return (process == parent) != (sender.load() == parent) && !had_echo.exchange(true);
 }
 
 extern "C" void on_signal(int number, siginfo_t* info, void*) {
-  const int error = errno;  // restored for the call that this signal interrupts
+  const int error = errno;  // errno is restored, because this signal may have interrupted a call that has just set it
   const int process = info != nullptr && info->si_code <= 0 ? info->si_pid : 0;
   int none = 0;
   if (!pending.compare_exchange_strong(none, number)) {
@@ -115,11 +115,11 @@ void install_signal_handlers() {
   for (const StopSignal& row : kCaught) {
     struct sigaction before {};
     const bool is_ignored = ::sigaction(row.number, nullptr, &before) == 0 && before.sa_handler == SIG_IGN;
-    // A signal ignored by nohup or a shell's trap '' INT stays ignored.
+    // Leaves a signal ignored that nohup or a shell's trap '' INT made the process ignore.
     if (!is_ignored) ::sigaction(row.number, &action, nullptr);
   }
   struct sigaction ignore {};
-  ignore.sa_handler = SIG_IGN;  // a write to a closed pipe then fails with an error, which can be reported
+  ignore.sa_handler = SIG_IGN;  // then a write to a closed pipe fails with an error, which can be reported
   ::sigaction(SIGPIPE, &ignore, nullptr);
 }
 
@@ -167,7 +167,7 @@ void first_step_is_made() noexcept {
 
 void stop_if_signalled() {
   if (!obeys || !is_before_first_step.load()) return;
-  doing_moved();  // a launcher ends ranks that do not move
+  doing_moved();  // the loop is alive; a launcher ends ranks whose doing_beat() does not change
   if (pending_signal() != 0) throw Stopped{pending_signal()};
 }
 

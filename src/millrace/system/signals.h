@@ -14,15 +14,15 @@ namespace millrace {
 // from the parent process and the same request from another process count as one signal. A batch system sends both, because it
 // stops the launcher and the ranks, and the launcher forwards its signal to the ranks.
 void install_signal_handlers();
-// The first signal received; 0 if there is none. Safe from any thread.
+// Returns the first signal received; 0 if there is none. Safe from any thread.
 [[nodiscard]] int pending_signal() noexcept;
-// The sender of the pending signal: "process 123 (timeout)", "the terminal or the kernel"; "" if there is no signal. Not for
-// signal handlers.
+// Returns the sender of the pending signal: "process 123 (timeout)", "the terminal or the kernel"; "" if there is no signal. Not
+// for signal handlers.
 [[nodiscard]] std::string pending_signal_sender();
 [[nodiscard]] constexpr int exit_code_for(int signal) noexcept { return 128 + signal; }
-[[nodiscard]] const char* signal_name(int signal) noexcept;  // "SIGTERM"; "signal" for signals that are not caught
+[[nodiscard]] const char* signal_name(int signal) noexcept;  // such as "SIGTERM"; "signal" if it is not caught
 
-// "stopped by SIGTERM before the first step; …": for the console.
+// Returns the text for the console: "stopped by SIGTERM before the first step; …".
 [[nodiscard]] std::string stopped_text(int signal);
 
 // The time before the first step. While this object exists, and until first_step_is_made(), stop_if_signalled() obeys the first
@@ -38,7 +38,7 @@ class BeforeFirstStep {
 };
 void first_step_is_made() noexcept;
 
-// For worker threads: makes the kernel deliver the signals of install_signal_handlers() only to the loop's thread.
+// For worker threads. After this call the kernel delivers the signals of install_signal_handlers() only to the loop's thread.
 void block_signals_in_this_thread() noexcept;
 // Forgets a pending signal, so that a test can send the next one.
 void reset_pending_signal_for_test() noexcept;

@@ -12,12 +12,14 @@ namespace millrace {
 namespace {
 
 constexpr double kMs = 1e-6;
-// Work that has the cores to itself may take this much longer, because of wake-ups, page faults of other threads and timer ticks.
+// Work that has the cores to itself may take longer than its busiest thread by this factor, because of wake-ups, page faults of
+// other threads and timer ticks.
 constexpr double kLongerBy = 1.05;
 constexpr double kLongerByMs = 0.05;
 
-// Nanoseconds that a thread was on a core. The clock's number is computed from the thread's id, as in the kernel's
-// include/linux/posix-timers_types.h. No call returns it for threads that this process did not create itself, such as OpenMP's.
+// Returns the nanoseconds that a thread was on a core. The clock's number is computed from the thread's id, as in the kernel's
+// include/linux/posix-timers_types.h. No call returns the number for threads that this process did not create itself, such as
+// OpenMP's.
 std::int64_t on_core_ns(int thread) noexcept {
   constexpr unsigned kPerThread = 4;
   constexpr unsigned kScheduler = 2;
@@ -59,7 +61,7 @@ WorkClock::Time WorkClock::stop() {
   for (const Thread& thread : threads_) {
     if (thread.began_ns >= 0) busiest = std::max(busiest, on_core_ns(thread.id) - thread.began_ns);
   }
-  if (busiest == 0) busiest = wall;  // no thread's clock can be read
+  if (busiest == 0) busiest = wall;  // if no thread's clock could be read, the wall time is used
   return {static_cast<double>(wall) * kMs, static_cast<double>(busiest) * kMs};
 }
 

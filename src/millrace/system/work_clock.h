@@ -10,7 +10,7 @@ namespace millrace {
 // before. Use it from one thread.
 class WorkClock {
  public:
-  // Milliseconds.
+  // All members are in milliseconds.
   struct Time {
     double wall = 0;
     // Milliseconds that the busiest thread of this process was on a core. On an idle machine, and for work that does not sleep,
@@ -31,14 +31,16 @@ class WorkClock {
   std::int64_t began_ns_ = 0;
 };
 
-// True if no other program took cores from the work: its wall time was hardly longer than its busiest thread's time on a core.
+// Returns true if no other program took cores from the work: its wall time was hardly longer than its busiest thread's time on a
+// core.
 [[nodiscard]] bool had_the_cores(const WorkClock::Time& time) noexcept;
 
-// Two implementations of the same work, timed in turns. Each time is the least of its implementation, because other programs
-// disturbed that time least.
+// Two implementations of the same work, timed in turns. Each implementation's time is the least of its times, because other
+// programs disturbed that one least.
 struct Comparison {
   double first_ms = 0, second_ms = 0;
-  bool disturbed = false;  // true: other programs always disturbed one of them, so both are busy times, not wall times
+  bool disturbed = false;  // true: other programs disturbed every run of one implementation, so both times are busy times, not
+                           // wall times
 };
 [[nodiscard]] Comparison compare(const std::vector<WorkClock::Time>& first,
                                  const std::vector<WorkClock::Time>& second);  // neither list may be empty

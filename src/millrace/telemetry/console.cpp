@@ -26,12 +26,12 @@ constexpr std::string_view kBold = "\x1b[1m";
 constexpr std::string_view kYellow = "\x1b[33m";
 constexpr std::string_view kPlain = "\x1b[0m";
 
-// Writes the whole text; false if part of it was lost.
+// Writes the whole text. Returns false if part of it was lost.
 bool write_all(int descriptor, std::string_view text) noexcept {
   while (!text.empty()) {
     const ssize_t written = ::write(descriptor, text.data(), text.size());
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0 && errno == EAGAIN) {  // another program that has the same terminal may have set O_NONBLOCK
+    if (written < 0 && errno == EAGAIN) {  // another program on the same terminal may have set O_NONBLOCK
       pollfd ready{.fd = descriptor, .events = POLLOUT, .revents = 0};
       if (::poll(&ready, 1, -1) < 0 && errno != EINTR) return false;
       continue;
@@ -47,7 +47,7 @@ bool is_capable_terminal(int descriptor) {
   return ::isatty(descriptor) == 1 && !(kind != nullptr && std::string_view(kind) == "dumb");
 }
 
-// NO_COLOR turns colours off if it is present and not empty (https://no-color.org).
+// Returns false if the environment turns colours off: NO_COLOR is present and not empty (https://no-color.org).
 bool wants_colour() {
   const char* word = std::getenv("NO_COLOR");
   return word == nullptr || *word == '\0';
@@ -73,7 +73,7 @@ std::string step_part(const Console::Progress& progress) {
   return "step " + step + "/" + total;
 }
 
-// The parts of a progress line, most important first, because a narrow terminal omits the last ones.
+// Returns the parts of a progress line, most important first, because a narrow terminal omits the last ones.
 std::vector<std::string> parts_of(const Console::Progress& progress) {
   if (progress.step == 0 && !progress.extra.empty()) return {progress.extra};
   std::vector<std::string> parts = {
@@ -88,7 +88,7 @@ std::vector<std::string> parts_of(const Console::Progress& progress) {
 }
 
 std::string fitted(const Console::Progress& progress, int width) {
-  const auto most = static_cast<std::size_t>(width > 1 ? width - 1 : 1);  // the last column would wrap on some terminals
+  const auto most = static_cast<std::size_t>(width > 1 ? width - 1 : 1);  // text in the last column wraps on some terminals
   std::vector<std::string> parts = parts_of(progress);
   while (parts.size() > 1 && columns_of(joined(parts, kGap)) > most) parts.pop_back();
   return first_columns(joined(parts, kGap), most);
@@ -116,7 +116,7 @@ struct Console::Impl {
     winsize size{};
     return is_terminal && ::ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : kUsualWidth;
   }
-  // Writes the text and the line shown below it in a single call, so that nothing flickers.
+  // Prints the text, and below it the progress line again, in a single write, so that nothing flickers.
   void print(std::string_view text) {
     std::string out = drawn.empty() ? "" : std::string(kEraseLine);
     out.append(text).append("\n").append(drawn);

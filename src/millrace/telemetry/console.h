@@ -37,7 +37,7 @@ class Console {
   void heading(std::string_view text);  // prints in bold on a terminal
   void notice(std::string_view text);
   void warning(std::string_view text);  // prints to stderr, yellow on a terminal
-  // Redraws at most about 10 times a second; does nothing if the output is not a terminal.
+  // Shows the progress line. Redraws at most about 10 times a second; does nothing if the output is not a terminal.
   void progress(const Progress& progress);
   void end_progress();
   [[nodiscard]] bool has_failed() const;  // true: lines were lost; warnings, which go to stderr, don't count
@@ -49,11 +49,11 @@ class Console {
   std::unique_ptr<Impl> impl_;
 };
 
-// Joins the parts of a long line, two spaces apart, and wraps it to the terminal's width. Without a terminal, it wraps to 100
-// columns.
+// Joins the parts of a long line, two spaces apart, and wraps the line to the terminal's width. Without a terminal, wraps it to
+// 100 columns.
 [[nodiscard]] std::string in_lines(const Console& console, const std::vector<std::string>& parts);
 
-// The log line: "step  300/800  epoch 2  loss 2.3170  lr 0.001  18.4k tokens/s  wait 1 %  ETA 42 s".
+// Returns the log line: "step  300/800  epoch 2  loss 2.3170  lr 0.001  18.4k tokens/s  wait 1 %  ETA 42 s".
 [[nodiscard]] std::string to_text(const Console::Progress& progress);
 
 }  // namespace millrace::telemetry

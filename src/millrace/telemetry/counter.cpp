@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kMostCounters = 64;
 
-// One thread's share of all counters. Only that thread writes, so a plain load and store suffice. Readers never see
+// One thread's share of all counters. Only that thread writes its share, so a plain load and store suffice. Readers never see
 // half-written values.
 struct alignas(64) Cells {
   std::array<std::atomic<std::int64_t>, kMostCounters> values{};
@@ -38,7 +38,7 @@ class Registry {
     const std::lock_guard lock(mutex_);
     threads_.push_back(cells);
   }
-  // Keeps the counts of a thread that ends.
+  // Keeps the counts of a thread that ends; its cells are no longer read.
   void leave(Cells* cells) {
     const std::lock_guard lock(mutex_);
     for (std::size_t i = 0; i < kMostCounters; ++i) ended_[i] += cells->values[i].load(std::memory_order_relaxed);

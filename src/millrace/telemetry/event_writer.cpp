@@ -59,7 +59,7 @@ std::uint32_t masked_crc(std::string_view bytes) {
   return (crc >> 15U | crc << 17U) + 0xA282EAD8U;
 }
 
-// TFRecord: length, its checksum, the bytes, their checksum.
+// Returns a record in TFRecord's frame: length, its checksum, the bytes, their checksum.
 std::string framed(const std::string& record) {
   Encoder head;
   head.little_endian(record.size(), 8);
@@ -87,7 +87,7 @@ std::string summary_event(std::int64_t step, const Encoder& value) {
   return event(step, 5, summary.text());
 }
 
-// Readers reject a whole event if a string in it is not UTF-8.
+// Returns the text as valid UTF-8, because readers reject a whole event if a string in it is not UTF-8.
 std::string valid_utf8(std::string_view text) {
   std::string result;
   for (std::size_t at = 0; at < text.size();) {
@@ -98,7 +98,7 @@ std::string valid_utf8(std::string_view text) {
   return result;
 }
 
-// This machine's name, for a file name.
+// Returns this machine's name, in a form for a file name.
 std::string host_in_file_name() {
   std::string text = host_name();
   if (text.empty() || text == "?") return "host";
@@ -145,7 +145,7 @@ EventWriter::EventWriter(Fs& fs, const std::filesystem::path& folder, std::funct
 
 EventWriter::~EventWriter() { flush(); }
 
-// message SessionLog { SessionStatus status = 1; } with START = 1, the event's field 7.
+// Writes the event's field 7: message SessionLog { SessionStatus status = 1; } with the status START = 1.
 void EventWriter::goes_on_at(std::int64_t step) {
   Encoder log;
   log.varint(1, 1);
@@ -185,7 +185,7 @@ void EventWriter::image(std::string_view tag, std::int64_t step, std::int64_t he
   Encoder image;
   image.varint(1, static_cast<std::uint64_t>(height));
   image.varint(2, static_cast<std::uint64_t>(width));
-  image.varint(3, 3);  // colour space RGB
+  image.varint(3, 3);  // the colour space: 3 = RGB
   image.bytes(4, rgb_png);
   Encoder entry;
   entry.bytes(1, valid_utf8(tag));

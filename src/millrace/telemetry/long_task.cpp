@@ -17,7 +17,7 @@ LongTask::LongTask(Console& console, std::string what, double silence_s)
       block_signals_in_this_thread();
       show(silence_s);
     });
-  } catch (const std::system_error&) {  // no thread can be created; the task itself does not need the thread
+  } catch (const std::system_error&) {  // no thread can be made, so nothing is shown; the task itself does not need the thread
   }
 }
 
@@ -45,7 +45,7 @@ void LongTask::show(double silence_s) {
   console_.end_progress();
 }
 
-// "timing kernels in bf16: about 40 s"; with the time so far "timing kernels in bf16: 12 s of about 40 s".
+// Returns "timing kernels in bf16: about 40 s"; with the time so far "timing kernels in bf16: 12 s of about 40 s".
 std::string LongTask::text(double so_far) const {
   const std::string about = expected_ > 0 ? "about " + human_duration(expected_) : "";
   if (so_far <= 0) return what_ + (about.empty() ? "" : ": " + about);

@@ -20,7 +20,7 @@ class LongTask {
   ~LongTask();
   LongTask(const LongTask&) = delete;
   LongTask& operator=(const LongTask&) = delete;
-  void expect(double seconds);  // seconds of the whole task; 0 = not known
+  void expect(double seconds);  // `seconds`: the time that the whole task takes; 0 = not known
 
  private:
   void show(double silence_s);

@@ -46,7 +46,7 @@ class EventWriter {
   void text(std::string_view tag, std::int64_t step, std::string_view value);
   void image(std::string_view tag, std::int64_t step, std::int64_t height, std::int64_t width, std::string_view rgb_png);
   void flush();
-  [[nodiscard]] std::string file_name() const;  // inside the folder; after a failure "<file name>.<n>"
+  [[nodiscard]] std::string file_name() const;  // name inside the folder; after a failure "<file name>.<n>"
 
  private:
   struct Impl;

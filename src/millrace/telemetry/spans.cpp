@@ -17,7 +17,7 @@ constinit thread_local SpanWatch* span_watch = nullptr;
 
 std::size_t index_of(Phase phase) noexcept { return static_cast<std::size_t>(phase); }
 
-// The quantile by nearest rank: the smallest value with at least `fraction` of the values at or below it.
+// Returns the quantile by nearest rank: the smallest value for which at least `fraction` of the values are not larger.
 double quantile(std::vector<float>& values, double fraction) {
   if (values.empty()) return 0;
   const auto rank = static_cast<std::size_t>(std::ceil(fraction * static_cast<double>(values.size())));
@@ -26,7 +26,7 @@ double quantile(std::vector<float>& values, double fraction) {
   return *nth;
 }
 
-// The word for people; name_of() returns the word for logs.
+// Returns the phase's word for people; name_of() returns the word for logs.
 const char* word_of(Phase phase) noexcept {
   constexpr std::array<const char*, kPhases> kWords = {"start-up",
                                                        "a trial",
@@ -46,7 +46,8 @@ const char* word_of(Phase phase) noexcept {
   return kWords[index_of(phase)];
 }
 
-// True for phases whose inner spans are not counted. Those spans have the names of a step's phases but are not part of a step.
+// Returns true for phases whose inner spans are not counted. Those spans have the names of a step's phases but are not part of a
+// step.
 bool is_whole(Phase phase) noexcept { return phase == Phase::trials || phase == Phase::validate; }
 
 }  // namespace

@@ -55,13 +55,13 @@ class Span {
 // count through Counter.
 class Timeline {
  public:
-  using Clock = std::int64_t (*)() noexcept;  // returns nanoseconds
+  using Clock = std::int64_t (*)() noexcept;  // returns the time in nanoseconds
   explicit Timeline(Clock clock = &steady_nanoseconds) noexcept;
-  void began_earlier(std::int64_t nanoseconds) noexcept;  // moves the start back by this much, which counts as `startup`
+  void began_earlier(std::int64_t nanoseconds) noexcept;  // moves the start back by this time, which is counted as `startup`
 
   void begin_step() noexcept;
   void end_step();
-  void drop_step() noexcept { in_step_ = false; }  // the current step is not counted as a step
+  void drop_step() noexcept { in_step_ = false; }  // ends the current step without counting it
   [[nodiscard]] Phase phase() const noexcept { return phase_; }
   Phase enter(Phase phase) noexcept;  // returns the previous phase; Span calls this and leave()
   void leave(Phase before) noexcept { turn_to(before); }
@@ -70,15 +70,15 @@ class Timeline {
     std::int64_t steps = 0;
     double step_ms_p50 = 0, step_ms_p95 = 0;  // estimated from a bounded reservoir
     double step_seconds = 0;                  // sum of all steps, without the time between them
-    double wall = 0;                          // seconds
+    double wall = 0;                          // wall time in seconds
     std::array<double, kPhases> seconds{};    // seconds of each account; they sum to `wall`
     [[nodiscard]] double of(Phase phase) const noexcept { return seconds[static_cast<std::size_t>(phase)]; }
     [[nodiscard]] double loop() const noexcept { return wall - of(Phase::startup) - of(Phase::trials); }
     [[nodiscard]] double share(Phase phase) const noexcept;  // share of loop(); 0 for phases before the loop
   };
-  [[nodiscard]] Summary window() const;  // since the last reset_window()
+  [[nodiscard]] Summary window() const;  // what has happened since the last reset_window()
   void reset_window();
-  [[nodiscard]] Summary total() const;  // since construction
+  [[nodiscard]] Summary total() const;  // what has happened since construction
 
  private:
   struct Accumulated {
@@ -93,7 +93,7 @@ class Timeline {
 
   Clock clock_;
   Phase phase_ = Phase::startup;
-  std::int64_t since_ns_;  // start of `phase_`
+  std::int64_t since_ns_;  // when `phase_` began
   Accumulated window_;
   Accumulated total_;
   std::int64_t step_begin_ns_ = 0;

@@ -90,7 +90,7 @@ struct Settings {
 
 const Schema& settings_schema();  // schema_of<Settings>(), made once
 std::vector<Alias> settings_aliases();
-// The texts of the problems in `layers`; "" if resolving them finds no problem.
+// Returns the texts of the problems in `layers`; "" if resolving the layers finds no problem.
 std::string text_of_problems(const Layers& layers);
 
 }  // namespace millrace::config::test

@@ -5,8 +5,8 @@
 namespace millrace::config::detail {
 namespace {
 
-constexpr std::size_t kDeepestTree = 32;     // a config has sections, keys and sometimes a list of objects
-constexpr std::size_t kMostValues = 100000;  // a list of files may be long
+constexpr std::size_t kDeepestTree = 32;     // a config needs few levels: sections, keys and sometimes a list of objects
+constexpr std::size_t kMostValues = 100000;  // enough for a long list of files
 
 }  // namespace
 
@@ -37,7 +37,7 @@ bool TreeBuilder::key(std::string text, std::size_t line) {
   } else {
     const auto [depth, is_new] = depths_.try_emplace(path, open_.size());
     std::string& origin = origins_[path];
-    // The key is written once as section and key, once with a dot.
+    // True if the key is written once as section and key, and once with a dot.
     const bool in_another_form = !is_new && depth->second != open_.size();
     origin = (in_another_form ? origin + " and " : "") + place(line);
   }
@@ -90,7 +90,7 @@ bool TreeBuilder::end() {
 }
 
 Json TreeBuilder::take() {
-  while (!open_.empty()) end();  // the parser stopped half-way: the part it read is still checked
+  while (!open_.empty()) end();  // the parser stopped half-way; the part that it has read is still checked
   if (!has_root_ || root_.is_null()) return Json::object();
   if (root_.is_object()) return std::move(root_);
   if (!is_complete_) return Json::object();

@@ -23,14 +23,14 @@ class TreeBuilder {
 
   bool key(std::string text, std::size_t line);
   bool value(Json value, std::size_t line);
-  bool begin(Json container, std::size_t line);  // an empty object or array
+  bool begin(Json container, std::size_t line);  // `container`: an empty object or an empty array
   bool end();
   // Returns the document; an empty object, with a problem, if the document isn't an object.
   [[nodiscard]] Json take();
   // Adds a problem that ends the reading of this text.
   void problem(std::string what, std::size_t line, std::string next, std::size_t column = 0);
   [[nodiscard]] std::string place(std::size_t line, std::size_t column = 0) const;  // "name:line:column"
-  // False if a problem ended the reading of the text early. Keys that seem to be missing may then be in the unread part.
+  // Returns false if a problem ended the reading of the text early. Keys that seem to be missing may then be in the unread part.
   [[nodiscard]] bool is_complete() const noexcept { return is_complete_; }
   [[nodiscard]] bool expects_key() const noexcept { return !open_.empty() && open_.back().is_object() && !has_key_; }
 
@@ -53,12 +53,13 @@ class TreeBuilder {
   bool is_complete_ = true;
 };
 
-// What to do about a syntax error in `line`: a remedy if `line` holds a range such as 6-8, else `otherwise`.
+// Returns the advice about a syntax error in `line`. If `line` holds a range such as 6-8, the advice is about the range; else it
+// is `otherwise`.
 [[nodiscard]] std::string range_hint(std::string_view line, std::string otherwise);
-// The line of `text` that holds byte `at`.
+// Returns the line of `text` that holds byte `at`.
 [[nodiscard]] std::string_view line_at(std::string_view text, std::size_t at);
 
-// The parsers, one for each format; `text` is valid UTF-8 without a byte-order mark.
+// The parsers, one for each format. They pass the contents of `text`, which is valid UTF-8 without a byte-order mark, to `tree`.
 void parse_json(std::string_view text, TreeBuilder& tree);
 void parse_toml(std::string_view text, TreeBuilder& tree, std::vector<std::string>& notices);
 void parse_yaml(std::string_view text, TreeBuilder& tree);

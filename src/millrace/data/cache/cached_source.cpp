@@ -17,7 +17,7 @@ namespace {
 
 using detail::RowAt;
 
-// The bytes that the allocator needs for a block, approximately.
+// about as many bytes as the allocator needs for a block besides the block itself
 constexpr std::uint64_t kBlockOverhead = 16;
 
 std::size_t row_bytes_of(const Source& source) {
@@ -48,7 +48,7 @@ void SampleCache::count(std::uint64_t hits, std::uint64_t misses) noexcept {
   if (misses > 0) misses_.fetch_add(misses, std::memory_order_relaxed);
 }
 
-// The right to fill an entry of the table. If keep() was not called, the destructor makes the entry free again and gives its
+// The right to fill an entry of the table. If keep() was not called, the destructor frees the entry again and gives the entry's
 // bytes back to the budget.
 class CachedSource::Claim {
  public:
@@ -69,7 +69,7 @@ class CachedSource::Claim {
   Claim(const Claim&) = delete;
   Claim& operator=(const Claim&) = delete;
 
-  // Null = no room, or another reader has the entry.
+  // Returns the memory to fill; null if there is no room or another reader has the entry.
   [[nodiscard]] std::byte* bytes() const noexcept { return claimed_ ? entry_.bytes.get() : nullptr; }
   void keep() noexcept {
     kept_ = true;
@@ -87,7 +87,7 @@ class CachedSource::Claim {
 
 std::uint64_t cache_payload(const Source& source) {
   const auto parts = static_cast<std::uint64_t>(source.keeps() == Keeps::rows ? source.size() : source.parts());
-  // For each part: the allocator's bytes for the block, and the entry in the table.
+  // What each part takes besides its content: the allocator's bytes for the block, and the entry in the table.
   const std::uint64_t each = kBlockOverhead + 2 * sizeof(void*);
   switch (source.keeps()) {
     case Keeps::nothing:
@@ -101,7 +101,7 @@ std::uint64_t cache_payload(const Source& source) {
   std::uint64_t sum = parts * each;
   for (std::uint64_t part = 0; part < parts; ++part) {
     sum += source.part_bytes(static_cast<std::int64_t>(part));
-    doing_moved();  // part_bytes() may open a file
+    doing_moved();  // shows that the loop is alive, because part_bytes() may have opened a file
   }
   return sum;
 }
@@ -196,7 +196,7 @@ void CachedSource::keep_row(std::int64_t index, Rows row) const {
 }
 
 // Makes a row from its parts. Parts for which the cache has no room are loaded for this call only. Returns false if the cache
-// holds no part of the sample and has no room for any, because reading the whole sample is then cheaper.
+// holds no part of the sample and has no room for any, because then it is cheaper to read the whole sample.
 bool CachedSource::make_of_parts(std::int64_t index, Rows row, const ReadRandom& random) const {
   std::array<std::int64_t, kMostParts> numbers{};
   const std::span<std::int64_t> parts(numbers.data(), parts_per_sample_);

@@ -18,13 +18,13 @@
 
 namespace millrace::data {
 
-// The cache of a run, in memory or on disk, as the run reads its counters. Thread-safe.
+// The cache of a run, in memory or on disk. The run reads the cache's counters through this class. Thread-safe.
 class Cache {
  public:
   struct Counters {
-    std::uint64_t hits = 0;  // number of samples
+    std::uint64_t hits = 0;  // number of samples found
     std::uint64_t misses = 0;
-    std::uint64_t bytes = 0;  // bytes of the budget in use
+    std::uint64_t bytes = 0;  // number of the budget's bytes that are in use
     std::uint64_t budget_bytes = 0;
     [[nodiscard]] double hit_rate() const noexcept {
       return hits + misses == 0 ? 0.0 : static_cast<double>(hits) / static_cast<double>(hits + misses);
@@ -56,14 +56,14 @@ class SampleCache final : public Cache {
   std::atomic<std::uint64_t> misses_{0};
 };
 
-// The bytes that a cache of the whole source would take, with its table; 0 if the source keeps nothing.
+// Returns the bytes that a cache of the whole source would take, with the cache's table; 0 if the source has nothing to cache.
 [[nodiscard]] std::uint64_t cache_payload(const Source& source);
 
 class CachedSource final : public Source {
  public:
-  // `source` must keep rows or parts. `name`: the data set's name, for messages. Throws ConfigError if a source with
-  // Keeps::rows draws random numbers, or if a part of a source with Keeps::parts has no bytes; read() throws the same error if
-  // the fault shows only then.
+  // `source` must have rows or parts to cache (Source::keeps()). `name`: the data set's name, for messages. Throws ConfigError
+  // if a source with Keeps::rows draws random numbers, or if a part of a source with Keeps::parts has no bytes. If such a fault
+  // shows only in read(), read() throws the error.
   CachedSource(std::shared_ptr<const Source> source, std::shared_ptr<SampleCache> cache, std::string name = "");
   ~CachedSource() override;
   CachedSource(const CachedSource&) = delete;
@@ -82,14 +82,14 @@ class CachedSource final : public Source {
     return source_->value_names(field);
   }
   [[nodiscard]] bool looks_ahead() const override { return source_->looks_ahead(); }
-  // Announces only the samples that the cache does not hold.
+  // Announces to the source only the samples that the cache does not hold.
   void will_need(std::span<const std::int64_t> indices, const ReadRandom& random) const noexcept override;
 
  private:
   enum class Stage : std::uint8_t { absent, loading, kept };
   struct Entry {
     std::atomic<Stage> stage{Stage::absent};
-    std::unique_ptr<std::byte[]> bytes;  // written by the thread that set `loading`; constant from `kept` on
+    std::unique_ptr<std::byte[]> bytes;  // written by the thread that set `loading`; not changed once `kept` is set
   };
   class Claim;
 
@@ -107,10 +107,10 @@ class CachedSource final : public Source {
   const std::string name_;
   const Keeps keeps_;
   const std::size_t parts_per_sample_;
-  std::vector<std::size_t> field_bytes_;  // bytes of each field in a row
+  std::vector<std::size_t> field_bytes_;  // for each field, its bytes in a row
   std::size_t row_bytes_ = 0;             // bytes of a row
   std::uint64_t table_bytes_ = 0;
-  mutable std::vector<Entry> table_;  // by part; empty if even the table exceeds the budget
+  mutable std::vector<Entry> table_;  // an entry for each part; empty if even the table exceeds the budget
 };
 
 // The values of data.cache that ask for a cache in memory or for no cache.
@@ -118,7 +118,7 @@ enum class CacheWish : std::uint8_t { off, ram };
 
 // Decides whether to cache in memory. `available_bytes`: the memory that this process may still take. If `wish` is nullopt, the
 // cache is on if everything that can be kept fits into half of that memory. If `wish` is ram, the cache is on and keeps what
-// fits into that half. `budget_bytes` > 0 replaces the half. Null = no cache.
+// fits into that half. `budget_bytes` > 0 replaces the half. Returns null if there is no cache.
 [[nodiscard]] Chosen<std::shared_ptr<SampleCache>> choose_cache(std::span<const Dataset> datasets, std::optional<CacheWish> wish,
                                                                 std::uint64_t available_bytes, std::uint64_t budget_bytes = 0);
 

@@ -22,13 +22,13 @@ namespace {
 
 namespace stdfs = std::filesystem;
 
-constexpr std::uint64_t kLeftFree = std::uint64_t{1} << 30;  // disk space that always stays free, whatever the budget is
-constexpr std::chrono::hours kAbandoned{24};                 // the writer of an older unfinished file counts as killed
-constexpr std::uint64_t kLeastPart = 4096;  // if parts are smaller on average, the cache is no faster than the source
+constexpr std::uint64_t kLeftFree = std::uint64_t{1} << 30;  // disk space that stays free under any budget
+constexpr std::chrono::hours kAbandoned{24};                 // an unfinished file older than this was left by a killed writer
+constexpr std::uint64_t kLeastPart = 4096;  // bytes; if parts are smaller on average, the cache is no faster than the source
 
 std::string text(std::uint64_t bytes) { return human_bytes(static_cast<double>(bytes)); }
 
-// The size of the file. nullopt if the path is not a regular file; a link does not count as one.
+// Returns the size of the file; nullopt if the path is not a regular file. A link does not count as a regular file.
 std::optional<std::uint64_t> file_bytes(const stdfs::path& path) {
   std::error_code failure;
   if (stdfs::symlink_status(path, failure).type() != stdfs::file_type::regular) return std::nullopt;
@@ -36,7 +36,7 @@ std::optional<std::uint64_t> file_bytes(const stdfs::path& path) {
   return failure ? std::nullopt : std::optional<std::uint64_t>(bytes);
 }
 
-// The folder, or if it does not exist the nearest folder above it that does.
+// Returns the folder or, if it does not exist, the nearest folder above it that exists.
 stdfs::path nearest_folder(stdfs::path path) {
   std::error_code ignored;
   path = stdfs::absolute(path, ignored);
@@ -44,15 +44,15 @@ stdfs::path nearest_folder(stdfs::path path) {
   return path;
 }
 
-// A text for each part of the source, from which its key is made; "" = the part is not kept.
+// Returns a text for each part of the source, from which the part's key is made; "" = the part is not kept.
 std::vector<std::string> texts_of(const Source& source, std::size_t parts) {
   if (source.keeps() == Keeps::parts) {
     std::vector<std::string> texts = source.part_texts();
     MR_CHECK(texts.empty() || texts.size() == parts, "each part has a text, or no part has one");
     if (!texts.empty()) return texts;
   }
-  // Increase this number when a reader makes other values from the same file. Number 2 began to rotate pictures by EXIF, number
-  // 3 by XMP.
+  // Increase this number when a reader of files makes other values from the same file. Number 2 began to rotate pictures by
+  // EXIF, number 3 by XMP.
   std::string common = source.fingerprint() + "\nreaders 3";
   for (const Field& field : source.fields())
     common += '\n' + field.name + ' ' + std::string(name_of(field.dtype)) + ' ' + to_text(field.shape);
@@ -216,8 +216,8 @@ void DiskCachedSource::read(std::span<const std::int64_t> indices, Rows rows, co
   }
 }
 
-// Makes a sample from its parts. If no part is on disk and no part can be kept, reads the whole sample from the source, which is
-// cheaper.
+// Makes a sample from its parts. If no part is on disk and no part can be kept, reads the whole sample from the source, because
+// that is cheaper.
 void DiskCachedSource::read_one(std::span<const std::int64_t> index, Rows row, const ReadRandom& random) const {
   static thread_local std::array<std::vector<std::byte>, kMostParts> passing;
   std::array<std::int64_t, kMostParts> numbers{};
@@ -279,7 +279,7 @@ Chosen<std::shared_ptr<DiskCache>> choose_disk_cache(std::span<const Dataset> da
   const std::uint64_t asked = options.budget_bytes;
   const auto cache = std::make_shared<DiskCache>(std::move(options));
   std::uint64_t payload = 0;  // bytes of the parts' files
-  std::uint64_t content = 0;  // bytes of the parts
+  std::uint64_t content = 0;  // bytes of the parts themselves
   std::uint64_t count = 0;
   std::set<std::string> needed;
   for (const Dataset& dataset : datasets) {

@@ -1,10 +1,10 @@
-// A cache of decoded parts on the local disk, for data that does not fit into memory. Each part has a file, which is written once
-// and checked at each read. All runs that read the same data share the files.
+// A cache of decoded parts (Source::keeps()) on the local disk, for data that does not fit into memory. Each part has a file,
+// which is written once and checked at each read. All runs that read the same data share the files.
 //
-// The name of a part's file is derived from the content of the source's files, the time when they were written, and every reading
-// option that changes the bytes. So changed data gets other file names and outdated parts are never read. A file that is damaged,
-// truncated or foreign is replaced by a newly decoded part. Random numbers are drawn after this cache, as after the cache in
-// memory.
+// The name of a part's file is derived from the content of the source's files, the time when they were written, and every
+// reading option that changes the bytes. So changed data gets other file names and outdated parts are never read. A file that is
+// damaged, truncated or foreign is replaced by a newly decoded part. Random numbers are drawn after this cache, as after the
+// cache in memory.
 #pragma once
 
 #include <array>
@@ -35,16 +35,17 @@ class DiskCache final : public Cache {
  public:
   struct Options {
     std::filesystem::path folder;  // a folder for this cache only; created at the first write
-    // A limit for all files in the folder, including those of other data; 0 = half of the disk space that is free for them.
+    // A limit for the bytes of all files in the folder, including those of other data; 0 = half of the disk space that these
+    // files can have.
     std::uint64_t budget_bytes = 0;
-    bool writes = true;  // false: existing files are read, but no file is written
-    // Called for the first damaged part and for the first failed write, by any reader thread. May be null.
+    bool writes = true;  // false: the cache reads files that exist, but writes none
+    // Any reader thread calls this for the first damaged part and for the first failed write. May be null.
     std::function<void(const std::string&)> note = {};
     Fs* fs = nullptr;  // null = the real file system
   };
 
   explicit DiskCache(Options options);
-  [[nodiscard]] Cache::Counters counters() const noexcept override;  // `bytes` counts all files in the folder
+  [[nodiscard]] Cache::Counters counters() const noexcept override;  // In the result, `bytes` counts all files in the folder.
   [[nodiscard]] std::uint64_t budget_bytes() const noexcept { return budget_; }
 
  private:
@@ -52,7 +53,7 @@ class DiskCache final : public Cache {
   friend Chosen<std::shared_ptr<DiskCache>> choose_disk_cache(std::span<const Dataset> datasets, Options options);
   struct Part {
     std::array<std::uint8_t, 32> key{};
-    bool is_kept = false;               // false: the part has no key that would change with the data, so it is not kept
+    bool is_kept = false;               // false: the part has no key that changes with the data, so it is not kept
     std::atomic<bool> is_busy = false;  // true: a reader is writing the part's file
   };
   struct Listed {
@@ -76,7 +77,7 @@ class DiskCache final : public Cache {
   Fs& fs_;
   const std::function<void(const std::string&)> note_;
   std::atomic<bool> writes_;
-  std::vector<Listed> listed_;  // the folder's files at the time when the cache was made, the oldest first
+  std::vector<Listed> listed_;  // the files that were in the folder when the cache was made, the oldest first
   std::uint64_t budget_ = 0;
   std::atomic<std::uint64_t> bytes_{0};
   std::atomic<std::uint64_t> hits_{0}, misses_{0};
@@ -87,7 +88,8 @@ class DiskCache final : public Cache {
 
 class DiskCachedSource final : public Source {
  public:
-  // `source` must keep rows or parts. `name`: the data set's name, for messages. Throws ConfigError as CachedSource does.
+  // `source` must have rows or parts to cache (Source::keeps()). `name`: the data set's name, for messages. Throws ConfigError
+  // as CachedSource does.
   DiskCachedSource(std::shared_ptr<const Source> source, std::shared_ptr<DiskCache> cache, std::string name = "");
   ~DiskCachedSource() override;
   DiskCachedSource(const DiskCachedSource&) = delete;
@@ -106,7 +108,7 @@ class DiskCachedSource final : public Source {
     return source_->value_names(field);
   }
   [[nodiscard]] bool looks_ahead() const override { return true; }
-  // Announces a read of the part's file if it exists, else a read of the source.
+  // Announces a read of each part's file if the file exists, else a read of the source.
   void will_need(std::span<const std::int64_t> indices, const ReadRandom& random) const noexcept override;
 
  private:
@@ -120,8 +122,8 @@ class DiskCachedSource final : public Source {
   std::shared_ptr<std::vector<DiskCache::Part>> parts_;
 };
 
-// A cache for these data sets; null if it is off. If their parts do not fit into the budget next to files of other data, those
-// files are removed, the oldest first.
+// Makes a cache for these data sets; null if the cache is off. If the parts of the data sets do not fit into the budget next to
+// files of other data, those files are removed, the oldest first.
 [[nodiscard]] Chosen<std::shared_ptr<DiskCache>> choose_disk_cache(std::span<const Dataset> datasets, DiskCache::Options options);
 
 // For each data set of the pipeline whose source is cacheable (is_cacheable()), puts the cache in front of the source. A null

@@ -19,7 +19,7 @@ namespace stdfs = std::filesystem;
 
 struct Depth {
   std::size_t most_files;
-  char kind;  // the letter that names the kind of digest
+  char kind;  // a letter that names the kind of the digest
   std::uint64_t whole;
   std::uint64_t edge;
   std::uint64_t samples;
@@ -115,7 +115,7 @@ std::vector<FileStamp> stamps_of(std::span<const stdfs::path> files, std::vector
       doing_moved();
     }
   };
-  // There may be more threads than cores, because the threads wait for the disk.
+  // There may be more threads than cores, because the threads mostly wait for the disk.
   constexpr std::size_t kFilesPerThread = 32;
   constexpr std::size_t kMostThreads = 8;
   std::vector<std::thread> threads;
@@ -126,7 +126,7 @@ std::vector<FileStamp> stamps_of(std::span<const stdfs::path> files, std::vector
         work();
       });
     }
-  } catch (const std::system_error&) {  // a limit on threads: those that started do the work
+  } catch (const std::system_error&) {  // the number of threads is limited: those that started do the work
   }
   work();
   for (std::thread& thread : threads) thread.join();

@@ -16,7 +16,7 @@ namespace millrace::data {
 struct FileStamp {
   std::string name;  // the path relative to the deepest folder that contains all files of the data set
   std::uint64_t size = 0;
-  // "KIND:DIGITS". Digests of different kinds can't be compared. "" = the file could not be read; then `size` has no meaning
+  // "KIND:DIGITS". Digests of different kinds can't be compared. "" = the file could not be read, and `size` has no meaning
   // either.
   std::string digest;
   std::int64_t modified_ns = 0;  // time of the last write, 0 = unknown; ignored by ==
@@ -33,14 +33,14 @@ struct FileStamp {
 // The samples are equally spaced. If a file is not covered whole and keeps its size, a changed byte outside the samples is NOT
 // noticed. Does not throw for a file that can't be read (see FileStamp::digest). Uses several threads if there are many files.
 [[nodiscard]] std::vector<FileStamp> stamps_of(std::span<const std::filesystem::path> files);
-// The same stamps, but with names that the caller gives, one for each file.
+// Like stamps_of() above, but the caller gives the names, one for each file.
 [[nodiscard]] std::vector<FileStamp> stamps_of(std::span<const std::filesystem::path> files, std::vector<std::string> names);
 
-// A text that identifies the content of a file, as far as the stamp's digest covers it. It does not depend on the file's
-// folder. "" if the file could not be read.
+// Returns a text that identifies the content of a file, as far as the stamp's digest covers the content. The text does not
+// depend on the file's folder. Returns "" if the file could not be read.
 [[nodiscard]] std::string content_text(const FileStamp& stamp);
 
-// The files' names relative to the deepest folder that contains all of them. Links are not followed.
+// Returns the files' names relative to the deepest folder that contains all of the files. Links are not followed.
 [[nodiscard]] std::vector<std::string> relative_names(std::span<const std::filesystem::path> files);
 
 }  // namespace millrace::data

@@ -26,7 +26,7 @@ std::vector<std::string> names_in(const stdfs::path& folder) {
 // Millrace writes this file next to each data set that it generates, so it is not the user's data.
 constexpr auto kTruth = "truth.json";
 
-// True for files and folders that systems and programs create, not the user.
+// Returns true for files and folders that systems and programs create, not the user.
 bool is_left_behind(const std::string& name) { return name.starts_with(".") || name == "__MACOSX"; }
 
 bool is_folder(const stdfs::path& path) {

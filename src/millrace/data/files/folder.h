@@ -14,17 +14,18 @@ struct FilesFound {
   std::vector<std::filesystem::path> files;
   std::string left_out;  // a line for the user: how many files are skipped, and the names of the first; "" if no file is skipped
 };
-// The files of `folder` whose names end in one of `endings` (such as ".nii.gz" or ".png", also in upper case), sorted by name. A
-// link counts as its target. Hidden files, subfolders and __MACOSX are skipped. Throws DataError if the folder can't be read.
+// Finds the files of `folder` whose names end in one of `endings` (such as ".nii.gz" or ".png", also in upper case), sorted by
+// name. A link counts as its target. Hidden files, subfolders and __MACOSX are skipped. Throws DataError if the folder can't be
+// read.
 [[nodiscard]] FilesFound find_files(const std::filesystem::path& folder, const std::vector<std::string>& endings);
-// Like find_files(), but also throws DataError if it finds no file. `notices` gets FilesFound::left_out.
+// Returns the files that find_files() finds, and throws DataError if there is none. `notices` gets FilesFound::left_out.
 [[nodiscard]] std::vector<std::filesystem::path> files_in(const std::filesystem::path& folder,
                                                           const std::vector<std::string>& endings,
                                                           std::vector<std::string>* notices = nullptr);
 
 struct LabelledFiles {
   std::vector<std::filesystem::path> files;
-  std::vector<std::int64_t> labels;  // the number of its class, for each file
+  std::vector<std::int64_t> labels;  // for each file, the number of its class
   std::vector<std::string> classes;  // names of the classes, by number
   std::vector<std::string> notices;  // a line for each folder in which files are skipped
 };

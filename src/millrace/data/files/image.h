@@ -18,16 +18,16 @@ using format::PicturePart;
 using format::PictureSize;
 using format::Pixels;
 
-// An image file in a buffer that belongs to the thread. A thread may have only one Image at a time, and only that thread may
-// use it. Throws DataError if the file is neither PNG nor JPEG, or is damaged.
+// An image file in a buffer that belongs to the thread. A thread may have only one Image at a time, and only that thread may use
+// the Image. Throws DataError if the file is neither PNG nor JPEG, or is damaged.
 class Image {
  public:
   explicit Image(std::filesystem::path path);
 
   [[nodiscard]] const PictureSize& size() const noexcept { return size_; }  // size after rotation
   [[nodiscard]] const format::PictureSigns& signs() const noexcept { return signs_; }
-  // The largest factor of 1, 2, 4 and 8 by which decoding can reduce the image so that it still has at least `height` rows and
-  // `width` columns. Always 1 for PNG.
+  // Returns the largest factor of 1, 2, 4 and 8 by which decoding can reduce the image so that at least `height` rows and
+  // `width` columns remain. The factor is always 1 for PNG.
   [[nodiscard]] int largest_reduction(std::int64_t height, std::int64_t width) const noexcept;
   // Decodes `part` of the image, reduced by the factor `reduction`, into `out`: height * width * channels bytes, channels last.
   // May be called once for each object. Throws DataError if the file is damaged or truncated.
@@ -43,8 +43,8 @@ class Image {
   std::unique_ptr<format::JpegPicture> jpeg_;  // null: the image is a PNG
 };
 
-// What the file's header says, without decoding the pixels. Empty for a file that can't be read, because decoding will report the
-// error.
+// Returns what the file's header says, without decoding the pixels. The result is empty for a file that can't be read, because
+// decoding will report the error.
 [[nodiscard]] format::PictureSigns signs_of(const std::filesystem::path& path);
 
 // A summary of the headers of many pictures.
@@ -54,12 +54,12 @@ struct PicturesSeen {
     std::filesystem::path first;
   };
   std::int64_t all = 0, looked_at = 0;
-  Some turned, transparent, deep;  // among the files that were looked at
-  PictureSize least, greatest;     // after rotation; 0 if no size could be read
+  Some turned, transparent, deep;  // such files among those that were looked at
+  PictureSize least, greatest;     // smallest and largest height and width after rotation; 0 if no size could be read
 };
 // Looks at the headers of at most `most` files, evenly spread over all files.
 [[nodiscard]] PicturesSeen look_at_pictures(std::span<const std::filesystem::path> files, std::int64_t most);
-// A line such as "1,050 pictures of 40 to 89 x 41 to 90 pixels (width x height), 12 rotated upright as EXIF says, 3 with
+// Returns a line such as "1,050 pictures of 40 to 89 x 41 to 90 pixels (width x height), 12 rotated upright as EXIF says, 3 with
 // transparency".
 [[nodiscard]] std::string read_as(const PicturesSeen& seen);
 

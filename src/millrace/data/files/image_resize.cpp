@@ -31,7 +31,7 @@ Taps taps_at(std::int64_t from, std::int64_t to, std::int64_t at) {
   return {first, end - first};
 }
 
-// The taps and weights of the new pixels begin, begin + 1, … along an axis.
+// Returns the taps and weights of the new pixels begin, begin + 1, … along an axis.
 ResizeAxis axis_of(std::int64_t from, std::int64_t to, std::int64_t begin, std::int64_t count) {
   const double scale = static_cast<double>(from) / static_cast<double>(to), narrowed = 1 / std::max(scale, 1.0);
   ResizeAxis axis;

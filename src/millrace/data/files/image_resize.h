@@ -12,7 +12,7 @@ namespace millrace::data {
 // Resamples an image of 8-bit pixels to `height` x `width` as Pillow's Image.resize(BICUBIC) does. The kernel is that of Keys
 // (1981, a = -1/2), widened by the factor if the image shrinks. Rows are resampled first, then columns, with rounding to 8 bits
 // in between; weights have 22 bits. (From version 13 on, Pillow does the columns first if that saves work, for example for some
-// images that are taller than wide. Rounding and clipping in between then differ.) Only `part` of the result is computed and
+// images that are taller than wide. The rounding and clipping in between then differ.) Only `part` of the result is computed and
 // written to `out`. `pixels` (channels last) holds the part `have` of the image, which must contain all pixels that `part`
 // depends on. May be called by any thread. Throws InternalError if sizes do not match.
 void resize_bicubic(const format::PictureSize& from, const format::PicturePart& have, std::span<const std::byte> pixels,
@@ -26,7 +26,7 @@ struct ClipCrop {
   format::PicturePart middle;          // the central square of the resized image
 };
 [[nodiscard]] ClipCrop clip_crop(const format::PictureSize& from, std::int64_t side);
-// The rows and columns of the old image on which the central square depends.
+// Returns the rows and columns of the old image on which the central square depends.
 [[nodiscard]] format::PicturePart seen_by(const ClipCrop& crop, const format::PictureSize& from);
 
 }  // namespace millrace::data

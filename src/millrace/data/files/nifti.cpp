@@ -31,7 +31,7 @@ bool is_gzip(const InputFile& file) {
   return gzip;
 }
 
-// The first `limit` bytes of a file, decompressed; all bytes if there are fewer.
+// Returns the first `limit` bytes of a file, decompressed; all bytes if there are fewer.
 std::vector<std::byte> head_of(const InputFile& file, std::uint64_t limit) {
   if (!is_gzip(file)) {
     std::vector<std::byte> head(std::min(limit, file.size()));
@@ -52,7 +52,7 @@ std::vector<std::byte> head_of(const InputFile& file, std::uint64_t limit) {
 
 bool is_named_gz(const std::filesystem::path& path) { return to_lower(path.extension().string()) == ".gz"; }
 
-// The other file of a pair, such as "a.hdr.gz" for "a.img.gz". It has .gz and upper case if the given name has them.
+// Returns the other file of a pair, such as "a.hdr.gz" for "a.img.gz". The name has .gz and upper case if `path` has them.
 std::filesystem::path partner(const std::filesystem::path& path, std::string extension) {
   std::filesystem::path base = path;
   const bool gz = is_named_gz(path);
@@ -80,7 +80,7 @@ bool is_image_half(const std::filesystem::path& path) {
 template <class Take>
 void walk(const Shape& shape, std::size_t element, std::span<const std::int64_t> offset, std::span<const std::int64_t> size,
           const Take& take) {
-  // The last axes that are read completely are contiguous together.
+  // Finds the last axes that are read completely, because their elements are contiguous.
   std::size_t axis = shape.size();
   std::uint64_t below = element;
   while (axis > 0 && size[axis - 1] == shape[axis - 1]) below *= static_cast<std::uint64_t>(shape[--axis]);
@@ -88,7 +88,7 @@ void walk(const Shape& shape, std::size_t element, std::span<const std::int64_t>
   const std::size_t row_axis = axis - 1;
   const std::uint64_t row_bytes = below * static_cast<std::uint64_t>(size[row_axis]);
   const std::uint64_t pitch = below * static_cast<std::uint64_t>(shape[row_axis]);
-  const std::size_t outer = row_axis == 0 ? 0 : row_axis - 1;  // number of axes before the rows
+  const std::size_t outer = row_axis == 0 ? 0 : row_axis - 1;  // number of axes in front of the rows
   const std::uint64_t rows = row_axis == 0 ? 1 : static_cast<std::uint64_t>(size[row_axis - 1]);
   std::uint64_t slabs = 1;
   for (std::size_t i = 0; i < outer; ++i) slabs *= static_cast<std::uint64_t>(size[i]);
@@ -110,7 +110,7 @@ void copy_rows(const std::byte* from, std::uint64_t rows, std::uint64_t pitch, s
   for (std::uint64_t row = 0; row < rows; ++row) std::memcpy(to + row * row_bytes, from + row * pitch, row_bytes);
 }
 
-// A thread's buffer, which is kept between reads, because new pages of memory cost more than the copy into them.
+// Returns a thread's buffer. The buffer is kept between reads, because new pages of memory cost more than the copy into them.
 std::span<std::byte> scratch(std::vector<std::byte>& kept, std::uint64_t bytes) {
   if (kept.size() < bytes) {
     kept.clear();
@@ -123,7 +123,7 @@ template <class T>
 void scale(const NiftiHeader& header, std::span<const std::byte> in, std::span<float> out) {
   const double slope = header.slope;
   const double intercept = header.intercept;
-  const bool adds = intercept != 0;  // -0.0 + 0 would be +0.0
+  const bool adds = intercept != 0;  // false for 0, because -0.0 + 0 would be +0.0
   for (std::size_t i = 0; i < out.size(); ++i) {
     T stored;
     std::memcpy(&stored, in.data() + i * sizeof(T), sizeof(T));
@@ -173,7 +173,7 @@ bool is_nifti(const std::filesystem::path& path) {
   if (is_named_otherwise) return false;
   try {
     return detail::has_nifti_magic(head_of(file, detail::kNifti2Bytes));
-  } catch (const DataError&) {  // the gzip data is damaged
+  } catch (const DataError&) {  // not thrown: the file counts as no NIfTI file, because its gzip data is damaged
     return false;
   }
 }
@@ -237,8 +237,8 @@ void NiftiFile::read_block(std::span<const std::int64_t> offset, std::span<const
   } else {
     if (passed_over != nullptr) passed_over->behind = file.size() - header_.voxel_offset - header_.voxel_bytes;
     walk(shape, size_of(header_.dtype), offset, size, [&](std::uint64_t from, auto rows, auto pitch, auto row_bytes) {
-      // Reads everything from the first to the last row with one call, because reading the gaps too costs less than a call for
-      // each row.
+      // Reads everything from the first to the last row with one call. The gaps are read too, because that costs less than a
+      // call for each row.
       const std::uint64_t span = (rows - 1) * pitch + row_bytes;
       const std::span<std::byte> slab = rows == 1 ? std::span(to, row_bytes) : scratch(plain, span);
       file.read(header_.voxel_offset + from, slab);

@@ -17,15 +17,15 @@ namespace millrace {
 class InputFile;
 }
 namespace millrace::format {
-struct PassedOver;  // format/deflate.h
+struct PassedOver;  // defined in format/deflate.h
 }
 
 namespace millrace::data {
 
 struct NiftiHeader {
   struct Extension {
-    std::int32_t code = 0;     // kind of content: 4 = AFNI, 6 = a comment, ...
-    std::uint64_t offset = 0;  // where its content begins in the header file, after decompression
+    std::int32_t code = 0;     // kind of content of the extension: 4 = AFNI, 6 = a comment, ...
+    std::uint64_t offset = 0;  // where the extension's content begins in the header file, after decompression
     std::uint64_t bytes = 0;
   };
 
@@ -34,33 +34,33 @@ struct NiftiHeader {
   bool swapped = false;  // true: the byte order is not this machine's
   DType dtype = DType::i16;
   Shape shape;                     // slowest axis first: [t,z,y,x]
-  std::uint64_t voxel_offset = 0;  // where the voxels begin in their file, after decompression
+  std::uint64_t voxel_offset = 0;  // where the voxels begin in the file that has them, after decompression
   std::uint64_t voxel_bytes = 0;
   // value = stored * slope + intercept. If the stored slope is 0 or not finite, there is no scaling: slope is then 1 and
   // intercept 0.
   double slope = 1;
   double intercept = 0;
-  bool scaled = false;                          // false: values are the stored numbers
+  bool scaled = false;                          // false: the values are the stored numbers, without scaling
   std::array<double, 8> pixdim{};               // as stored; [1] to [7] are the sizes of a voxel along x, y, z, t, ...
-  std::int16_t qform_code = 0, sform_code = 0;  // a code that the standard does not have becomes 0
+  std::int16_t qform_code = 0, sform_code = 0;  // as stored, but a code that the standard does not have becomes 0
   std::array<double, 6> qform{};                // as stored: b, c and d of the quaternion, then the offsets along x, y and z
-  // Maps the voxel (i, j, k, 1), along x, y, z, to millimetres; stored row by row. It is taken from the sform, else from the
-  // qform, else from the voxel sizes, with the volume's centre as origin and x flipped, as nibabel does. (A negative voxel size
-  // counts as positive, 0 counts as 1.)
+  // Maps the voxel (i, j, k, 1), along x, y, z, to millimetres; stored row by row. The matrix is taken from the sform, else from
+  // the qform, else from the voxel sizes, with the volume's centre as origin and x flipped, as nibabel does. (A negative voxel
+  // size counts as positive, 0 counts as 1.)
   std::array<std::array<double, 4>, 4> affine{};
   std::uint8_t units = 0;  // xyzt_units as stored: 2 = mm, 8 = s, ...
   std::string description;
   std::vector<Extension> extensions;
 };
 
-// True if the file, decompressed if it is gzip, begins like a NIfTI header, whatever its name is. For a pair of files, pass the
-// header file.
+// Returns true if the file, decompressed if it is gzip, begins like a NIfTI header, whatever the file's name is. For a pair of
+// files, pass the header file.
 [[nodiscard]] bool is_nifti(const std::filesystem::path& path);
 
-// A volume that is open for reading; its header was checked against the size of the file. Const and thread-safe. Each read
+// A volume that is open for reading; its header was checked against the size of the file. Constant and thread-safe. Each read
 // inflates a compressed file completely, into a buffer that the thread keeps. The buffer is as large as the largest file and
-// volume that the thread has read. Throws DataError with the name of the file if it has no NIfTI header, the header is
-// impossible, voxels are missing, or the gzip stream is damaged or longer than the header says.
+// volume that the thread has read. Throws a DataError with the name of the file if the NIfTI header is missing or impossible, if
+// voxels are missing, or if the gzip stream is damaged or longer than the header says.
 class NiftiFile {
  public:
   explicit NiftiFile(const std::filesystem::path& path);  // for a pair, `path` may be either file
@@ -77,9 +77,9 @@ class NiftiFile {
   // Reads a block of `size` voxels from `offset` (slowest axis first; the block must be inside the volume). `out` gets the stored
   // numbers in C order, in this machine's byte order. Copies only the block; from an uncompressed file it reads little more.
   void read(std::span<const std::int64_t> offset, std::span<const std::int64_t> size, std::span<std::byte> out) const;
-  // The same block, scaled in double and rounded to float. Throws DataError for complex voxels.
+  // Reads the same block as read(), scaled in double and rounded to float. Throws DataError for complex voxels.
   void read_scaled(std::span<const std::int64_t> offset, std::span<const std::int64_t> size, std::span<float> out) const;
-  // Reads all voxels. `passed_over` gets a description of what follows them in the voxel file.
+  // Reads all voxels. `passed_over` gets the numbers of the bytes that follow the voxels in their file.
   void read(std::span<std::byte> out, format::PassedOver* passed_over = nullptr) const;
   void read_scaled(std::span<float> out) const;
 
@@ -93,7 +93,7 @@ class NiftiFile {
   NiftiHeader header_;
 };
 
-// Like read() and read_scaled(), but cut the block out of a whole volume in memory that read() returned. Dtype, shape and
+// Like read() and read_scaled(), but cut the block out of a whole volume in memory, as read() returns one. Dtype, shape and
 // scaling are those of `header`. cut_scaled() needs a dtype that is not complex.
 void cut(const NiftiHeader& header, std::span<const std::byte> voxels, std::span<const std::int64_t> offset,
          std::span<const std::int64_t> size, std::span<std::byte> out);

@@ -19,7 +19,7 @@ double length_of_column(const NiftiHeader& header, std::size_t column) {
                    std::pow(header.affine[2][column], 2));
 }
 
-// The unit vector perpendicular to columns `a` and `b` of the matrix; zeros if the columns are parallel.
+// Returns the unit vector perpendicular to columns `a` and `b` of the matrix; zeros if the columns are parallel.
 std::array<double, 3> across(const Matrix3& m, std::size_t a, std::size_t b) {
   std::array<double, 3> vector{};
   for (std::size_t i = 0; i < 3; ++i) vector[i] = m[(i + 1) % 3][a] * m[(i + 2) % 3][b] - m[(i + 2) % 3][a] * m[(i + 1) % 3][b];
@@ -28,7 +28,7 @@ std::array<double, 3> across(const Matrix3& m, std::size_t a, std::size_t b) {
   return vector;
 }
 
-// The transpose of the inverse; zeros if the matrix is singular.
+// Returns the transpose of the inverse; zeros if the matrix is singular.
 Matrix3 inverse_transposed(const Matrix3& m) {
   Matrix3 result{};
   for (std::size_t i = 0; i < 3; ++i) {
@@ -45,7 +45,7 @@ Matrix3 inverse_transposed(const Matrix3& m) {
   return result;
 }
 
-// The rotation, perhaps with a reflection, that is nearest to the affine's directions: Newton's iteration for the polar
+// Returns the rotation, perhaps with a reflection, that is nearest to the affine's directions: Newton's iteration for the polar
 // decomposition (Higham, "Computing the polar decomposition", 1986). A column of zeros stays zero. If two columns are zero or
 // parallel, the result is the directions themselves.
 Matrix3 directions_of(const NiftiHeader& header) {
@@ -60,7 +60,7 @@ Matrix3 directions_of(const NiftiHeader& header) {
     const std::array<double, 3> normal = across(m, (empty[0] + 1) % 3, (empty[0] + 2) % 3);
     for (std::size_t i = 0; i < 3; ++i) m[i][empty[0]] = normal[i];
   }
-  constexpr int kSteps = 100;  // many, because with nearly parallel columns each early step only halves the distance
+  constexpr int kSteps = 100;  // many, because each early step only halves the distance if columns are nearly parallel
   for (int step = 0; step < kSteps; ++step) {
     const Matrix3 inverse = inverse_transposed(m);
     if (inverse == Matrix3{}) break;
@@ -78,7 +78,7 @@ double strength(const Matrix3& m, std::size_t column) {
   return std::max({std::abs(m[0][column]), std::abs(m[1][column]), std::abs(m[2][column])});
 }
 
-// The names of the qform and sform codes of nifti1.h.
+// Returns the name of a qform or sform code, as in nifti1.h.
 std::string code_text(int code) {
   constexpr std::array kNames = {"unknown", "scanner", "aligned", "Talairach", "MNI", "template"};
   return kNames.at(static_cast<std::size_t>(code));
@@ -142,7 +142,7 @@ std::string voxel_text(const NiftiHeader& header) {
     const bool there = axis < header.shape.size();
     of_header[axis] = there ? detail::voxel_size(header.pixdim[axis + 1]) : 1;
     of_affine[axis] = length_of_column(header, axis);
-    constexpr double kSame = 1e-3;  // relative; larger than the rounding of the f32 numbers in headers
+    constexpr double kSame = 1e-3;  // sizes are equal up to this share, above the rounding of a header's f32
     differs = differs || !(std::abs(of_affine[axis] - of_header[axis]) <= kSame * of_header[axis]);
   }
   const std::string unit = length_unit(header);

@@ -13,7 +13,7 @@ namespace millrace::data {
 namespace {
 
 constexpr std::size_t kMostDescription = 79;
-constexpr std::int16_t kAligned = 2;  // an sform_code: the coordinates are aligned to another image
+constexpr std::int16_t kAligned = 2;  // the sform_code for coordinates that are aligned to another image
 
 template <class T, class Value>
 void put(std::vector<std::byte>& bytes, std::size_t at, Value value) {
@@ -25,7 +25,7 @@ void put_text(std::vector<std::byte>& bytes, std::size_t at, std::string_view te
   std::memcpy(bytes.data() + at, text.data(), text.size());
 }
 
-// The bytes before the voxels: the header, four bytes after it, and the extensions. Offsets are those of nifti1.h.
+// Returns the bytes before the voxels: the header, four bytes after it, and the extensions. Offsets are those of nifti1.h.
 std::vector<std::byte> head_of(const NiftiHeader& header, std::span<const std::string> comments) {
   std::size_t size = detail::kNifti1Bytes + 4;
   const auto whole = [](const std::string& comment) { return (8 + comment.size() + 15) / 16 * 16; };

@@ -25,9 +25,9 @@ inline constexpr std::int32_t kNiftiComment = 6;  // code of an extension that h
 void write_nifti(Fs& fs, const std::filesystem::path& path, const NiftiHeader& header, std::span<const std::byte> voxels,
                  std::span<const std::string> comments = {});
 
-// A copy of the header `like` for voxels that are `factor` times as large along x, y and z (smaller if factor < 1). The first
-// voxel begins at the same corner, so each new voxel covers factor^3 old ones. A header without a transform gets an sform that
-// equals its default transform. Shape, dtype and scaling are unchanged.
+// Returns a copy of the header `like` for voxels that are `factor` times as large along x, y and z (smaller if factor < 1). The
+// first voxel begins at the same corner, so each new voxel covers factor^3 old ones. A header without a transform gets an sform
+// that equals its default transform. Shape, dtype and scaling are unchanged.
 [[nodiscard]] NiftiHeader with_voxels_of(const NiftiHeader& like, double factor);
 
 }  // namespace millrace::data

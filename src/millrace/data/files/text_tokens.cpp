@@ -19,13 +19,13 @@ namespace {
 using detail::SourceStamp;
 using detail::TextSource;
 
-const std::string kWhole = "sha256:";  // the kind of digest that covers the whole text
+const std::string kWhole = "sha256:";  // beginning of a digest that covers the whole text
 
 constexpr std::int64_t kFirstCharacters = 50'000;
 
 constexpr int kSigns = 1;  // version of the signs that notices report; a token file with an older version is made again
 
-// The resolution of file times, in ns. A second change within this time may leave the file's time unchanged.
+// The resolution of file times, in ns. If a file changes twice within this time, its file time may change only once.
 constexpr std::int64_t kClockTick = 2'000'000'000;
 
 std::vector<TextSource> labelled(const std::vector<std::filesystem::path>& paths) {
@@ -122,7 +122,7 @@ class MemorySink final : public Sink {
 struct Counts {
   std::int64_t characters = 0;
   std::int64_t unknown = 0;
-  std::set<char32_t> unknown_characters;  // at most kNamed of them
+  std::set<char32_t> unknown_characters;  // the first characters that are unknown, at most kNamed
 };
 constexpr std::size_t kNamed = 10;
 
@@ -145,8 +145,8 @@ void encode(std::string_view text, const Tokenizer& tokenizer, std::vector<std::
   counts.characters += static_cast<std::int64_t>(tokens.size());
 }
 
-// The second reading. Checks that the files have not changed since the first one, because the result is stored under a hash of
-// that content.
+// Encodes the sources, in the second reading. Checks that the files have not changed since the first reading, because the result
+// is stored under a hash of the content that was read first.
 Counts encode_all(const std::vector<TextSource>& sources, const Survey& found, bool end_between, Sink& sink) {
   Counts counts;
   std::vector<std::uint32_t> tokens;
@@ -209,7 +209,7 @@ std::string read_as_of(const Survey& found) {
   return read_as(seen);
 }
 
-// Identifies the tokens: by tokenizer and content, not by the place of the files.
+// Returns a text that identifies the tokens: by tokenizer and content, not by the place of the files.
 std::string content_fingerprint(const Tokenizer& tokenizer, const std::vector<SourceStamp>& stamps, bool end_between) {
   Sha256 hash;
   for (const SourceStamp& stamp : stamps) hash.update(stamp.sha256);
@@ -243,7 +243,7 @@ Json notes_of(const Survey& found, const Counts& counts, const std::vector<std::
           {"notices", notices}};
 }
 
-// True if the file on disk is still the one from which the token file was made.
+// Returns true if the file on disk is still the one from which the token file was made.
 bool still_same(const TextSource& source, const Json& saved, std::int64_t made) {
   const SourceStamp now = detail::stamp_of(source);
   if (now.size != saved.at("size").get<std::uint64_t>()) return false;
@@ -252,7 +252,7 @@ bool still_same(const TextSource& source, const Json& saved, std::int64_t made) 
   return detail::sha256_of(source) == saved.at("sha256").get<std::string>();
 }
 
-// The tokens of these sources from the cache. nullopt if there is no token file, or if the sources have changed.
+// Returns the tokens of these sources from the cache; nullopt if there is no token file, or if the sources have changed.
 std::optional<TextTokens> from_cache(const std::filesystem::path& file, const TextOptions& options,
                                      const std::vector<TextSource>& sources, std::vector<std::string>& notices) {
   if (!std::filesystem::exists(file)) return std::nullopt;
@@ -268,11 +268,11 @@ std::optional<TextTokens> from_cache(const std::filesystem::path& file, const Te
     result.tokenizer = options.tokenizer ? options.tokenizer : Tokenizer::from_json(notes.at("tokenizer"));
     if (static_cast<std::uint64_t>(result.tokenizer->vocab_size()) != result.tokens->vocab_size()) return std::nullopt;
     const bool has_nul = result.tokenizer->characters().find(U'\0') != std::u32string::npos;
-    if (!options.tokenizer && has_nul) return std::nullopt;  // made from a file that is not text; such a file is refused now
+    if (!options.tokenizer && has_nul) return std::nullopt;  // made from a file that is not text; it is refused now
     result.characters = notes.at("characters").get<std::int64_t>();
     result.unknown = notes.at("unknown").get<std::int64_t>();
     result.notices = notes.at("notices").get<std::vector<std::string>>();
-    result.read_as = notes.value("read_as", "UTF-8");  // older token files lack the details
+    result.read_as = notes.value("read_as", "UTF-8");  // older token files do not have the details
     for (const Json& stamp : stamps) {
       result.files.push_back({"", stamp.at("size").get<std::uint64_t>(), kWhole + stamp.at("sha256").get<std::string>()});
     }

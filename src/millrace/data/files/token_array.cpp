@@ -22,7 +22,7 @@ static_assert(std::endian::native == std::endian::little, "token files are littl
 
 constexpr std::uint32_t kVersion = 1;
 constexpr std::uint64_t kKeepInMemory = std::uint64_t{64} << 20U;
-constexpr std::size_t kBytesAtATime = std::size_t{1} << 20U;   // bytes that are read at once; a multiple of every token size
+constexpr std::size_t kBytesAtATime = std::size_t{1} << 20U;   // bytes read at once; a multiple of every token size
 constexpr std::uint64_t kMaxNotes = std::uint64_t{16} << 20U;  // the most bytes of the writer's JSON
 constexpr std::uint64_t kMaxDocuments = std::uint64_t{1} << 27U;
 constexpr int kMaxNotesDepth = 8;
@@ -43,7 +43,7 @@ struct Footer {
   std::uint32_t tokens_crc = 0;
   std::uint32_t documents_crc = 0;
   std::uint32_t notes_crc = 0;
-  std::uint32_t own_crc = 0;  // checksum of all members above
+  std::uint32_t own_crc = 0;  // checksum of all members before this one
 };
 static_assert(sizeof(Footer) == 48);
 
@@ -56,7 +56,7 @@ std::uint32_t own_crc(const Footer& footer) { return crc32c(bytes_of(footer).fir
 
 std::uint64_t padding_after(std::uint64_t bytes) { return (8 - bytes % 8) % 8; }
 
-// The position of the first id that is not below `limit`.
+// Returns the position of the first id that is not below `limit`.
 template <class T>
 std::optional<std::size_t> first_above(std::span<const T> tokens, std::uint64_t limit) {
   if (limit > std::uint64_t{std::numeric_limits<T>::max()}) return std::nullopt;
@@ -123,7 +123,7 @@ class FileTokens final : public TokenArray {
     if (vocab_size_ == 0 || vocab_size_ > kMaxVocab) damaged("vocabulary size " + std::to_string(vocab_size_), "footer");
     begin_ = sizeof(Header);
     const std::uint64_t middle = file_.size() - sizeof(Header) - sizeof(Footer);
-    // Each count is first checked alone against the size of the file, so that the sums below can't overflow.
+    // Each count is first compared with the size of the file, so that the sums below can't overflow.
     if (footer.tokens > middle / token_bytes_ || footer.documents > middle / 8 || footer.notes_bytes > middle) {
       damaged("counts that exceed the file", "footer");
     }
@@ -181,7 +181,8 @@ class FileTokens final : public TokenArray {
                      .next = "remove it; a file in a cache folder is made again from its sources"});
   }
 
-  // The first bytes of a file with a header would be learned as ids, and shift or split all others.
+  // Refuses a file whose first bytes are a header. The header's bytes would be learned as ids, and would shift or split all
+  // other ids.
   void refuse_a_header() const {
     std::array<char, sizeof(Header::magic)> start{};
     if (file_.size() < start.size()) return;
@@ -199,7 +200,7 @@ class FileTokens final : public TokenArray {
     }
   }
 
-  // True if every second number is 0, as when ids of 4 or 8 bytes are read as ids of 2.
+  // Returns true if every second number is 0. That happens when ids of 4 or 8 bytes are read as ids of 2.
   [[nodiscard]] bool has_wider_ids() const {
     constexpr std::int64_t kLeast = 256;
     constexpr std::int64_t kMost = 65536;
@@ -230,7 +231,7 @@ class FileTokens final : public TokenArray {
 
   Footer read_footer() const {
     if (file_.size() < sizeof(Header) + sizeof(Footer)) damaged("only " + std::to_string(file_.size()) + " bytes", "");
-    read_header();  // first, so that a wrong kind of file is reported as such and not as a wrong checksum
+    read_header();  // read first, so that a wrong kind of file is reported as such and not as a wrong checksum
     Footer footer;
     file_.read(file_.size() - sizeof(Footer), std::as_writable_bytes(std::span(&footer, 1)));
     if (footer.own_crc != own_crc(footer)) damaged("a wrong checksum", "footer");
@@ -273,7 +274,7 @@ class FileTokens final : public TokenArray {
     std::vector<std::byte> kept(keeps ? bytes : 0);
     std::vector<std::byte> chunk(keeps ? 0 : std::min<std::uint64_t>(bytes, kBytesAtATime));
     std::uint32_t crc = 0;
-    std::optional<DataError> bad_id;  // reported only if the checksum is right, because a wrong checksum explains a wrong id
+    std::optional<DataError> bad_id;  // reported only if the checksum is right, because a wrong checksum explains the wrong id
     for (std::uint64_t at = 0; at < bytes;) {
       const std::size_t count = std::min<std::uint64_t>(kBytesAtATime, bytes - at);
       const std::span<std::byte> part(keeps ? kept.data() + at : chunk.data(), count);

@@ -18,21 +18,21 @@
 
 namespace millrace::data {
 
-// Const and thread-safe.
+// Constant after construction and thread-safe.
 class TokenArray {
  public:
-  // Makes an array from tokens in memory. `fingerprint` identifies the content. Throws DataError that names the first id that is
-  // not below vocab_size.
+  // Makes an array from tokens in memory. `fingerprint` identifies the content. Throws a DataError that names the first id that
+  // is not below vocab_size.
   static std::shared_ptr<const TokenArray> in_memory(std::vector<std::uint16_t> tokens, std::uint64_t vocab_size,
                                                      std::vector<std::int64_t> documents, std::string fingerprint);
   static std::shared_ptr<const TokenArray> in_memory(std::vector<std::uint32_t> tokens, std::uint64_t vocab_size,
                                                      std::vector<std::int64_t> documents, std::string fingerprint);
-  // Opens a token file. First checks every byte against the file's checksums and every id against vocab_size. Throws DataError
+  // Opens a token file. First checks every byte against the file's checksums and every id against vocab_size. Throws a DataError
   // that says what is wrong and where. A file of up to 64 MiB is kept in memory; a larger file is read by pread when tokens are
   // needed.
   static std::shared_ptr<const TokenArray> open(const std::filesystem::path& path);
-  // Opens another program's file of bare ids, little-endian, 2 or 4 bytes each. The caller says how many bytes, because the file
-  // does not.
+  // Opens another program's file of bare ids, little-endian. `token_bytes` is the size of an id, 2 or 4; the file itself does
+  // not say it.
   static std::shared_ptr<const TokenArray> open_bare(const std::filesystem::path& path, std::size_t token_bytes,
                                                      std::uint64_t vocab_size);
 
@@ -41,12 +41,12 @@ class TokenArray {
   TokenArray& operator=(const TokenArray&) = delete;
 
   [[nodiscard]] std::int64_t size() const noexcept { return size_; }
-  [[nodiscard]] std::size_t token_bytes() const noexcept { return token_bytes_; }  // 2 or 4
+  [[nodiscard]] std::size_t token_bytes() const noexcept { return token_bytes_; }  // bytes of a token, 2 or 4
   [[nodiscard]] std::uint64_t vocab_size() const noexcept { return vocab_size_; }
-  // The number of each document's first token.
+  // Returns the number of each document's first token.
   [[nodiscard]] std::span<const std::int64_t> documents() const noexcept { return documents_; }
   [[nodiscard]] const std::string& fingerprint() const noexcept { return fingerprint_; }
-  [[nodiscard]] const Json& notes() const noexcept { return notes_; }       // the JSON that the writer added, or null
+  [[nodiscard]] const Json& notes() const noexcept { return notes_; }       // returns the JSON that the writer added, or null
   [[nodiscard]] const std::string& name() const noexcept { return name_; }  // the path of the file, or "tokens in memory"
   [[nodiscard]] virtual bool in_memory() const noexcept = 0;
   // Reads tokens [first, first + count), which must exist. Throws DataError if the file has changed since it was opened.
@@ -67,7 +67,7 @@ class TokenArray {
 class TokenFileWriter {
  public:
   TokenFileWriter(Fs& fs, const std::filesystem::path& path,
-                  std::uint64_t vocab_size);  // up to 65,536: a token takes 2 bytes; above: 4 bytes
+                  std::uint64_t vocab_size);  // up to 65,536 a token takes 2 bytes, above that 4 bytes
 
   void begin_document() { documents_.push_back(count_); }
   void append(std::span<const std::uint32_t> tokens);

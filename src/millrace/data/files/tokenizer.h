@@ -13,11 +13,11 @@
 namespace millrace::data {
 
 enum class TokenizerKind : std::uint8_t {
-  basic,  // the text is lower-cased; each code point is a token, with ids from 4 in the order of code points
+  basic,  // the text is put into lower case; each code point is a token, with ids from 4 in the order of code points
   bytes   // each byte is a token, with id 4 + byte; no information is lost
 };
 
-// Const after construction, thread-safe.
+// Constant after construction and thread-safe.
 class Tokenizer {
  public:
   static constexpr std::uint32_t kPad = 0;
@@ -26,10 +26,10 @@ class Tokenizer {
   static constexpr std::uint32_t kEnd = 3;
   static constexpr std::uint32_t kSpecials = 4;
 
-  // A tokenizer for `characters`, which are lower-cased and sorted; repeated ones count once.
+  // Makes a tokenizer for `characters`, which are put into lower case and sorted; repeated ones count once.
   static std::shared_ptr<const Tokenizer> basic(std::u32string characters);
   static std::shared_ptr<const Tokenizer> bytes();
-  // Reads what to_json() wrote. Throws SnapshotError for anything else.
+  // Reads what to_json() wrote. Throws SnapshotError for any other JSON.
   static std::shared_ptr<const Tokenizer> from_json(const Json& json);
   [[nodiscard]] Json to_json() const;
 
@@ -38,11 +38,11 @@ class Tokenizer {
   [[nodiscard]] const std::u32string& characters() const noexcept { return characters_; }  // the vocabulary of `basic`, sorted
   [[nodiscard]] std::string fingerprint() const;
 
-  // The ids of a text. `basic` throws DataError with the offset of a byte that is not UTF-8.
+  // Returns the ids of a text. A `basic` tokenizer throws a DataError with the offset of the first byte that is not UTF-8.
   [[nodiscard]] std::vector<std::int64_t> encode(std::string_view text) const;
-  // The text of tokens. Padding, begin and end are left out; unknown ids become U+FFFD.
+  // Returns the text of tokens. Padding, begin and end are left out; unknown ids become U+FFFD.
   [[nodiscard]] std::string decode(std::span<const std::int64_t> tokens) const;
-  // The id of a code point, which must be lower case already.
+  // Returns the id of a code point, which must be lower case already.
   [[nodiscard]] std::uint32_t id_of(char32_t character) const noexcept {
     return character < ids_.size() ? ids_[character] : kUnknown;
   }
@@ -52,7 +52,7 @@ class Tokenizer {
 
   TokenizerKind kind_;
   std::u32string characters_;
-  std::vector<std::uint32_t> ids_;  // the id of each code point, up to the largest in the vocabulary
+  std::vector<std::uint32_t> ids_;  // for each code point, up to the largest in the vocabulary: its id
 };
 
 }  // namespace millrace::data

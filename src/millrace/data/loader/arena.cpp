@@ -26,7 +26,7 @@ class HostArena final : public Arena {
  public:
   std::byte* allocate(std::size_t bytes) override {
     const std::size_t size = rounded(bytes);
-    // Does not ask may_map() about small blocks: they may use the reserved address space.
+    // may_map() is not asked about small blocks, which may use the reserved address space.
     const bool fits = size >= bytes && (size < kHugePage || may_map(size));
     void* memory = fits ? ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) : MAP_FAILED;
     if (memory == MAP_FAILED) {
@@ -36,7 +36,7 @@ class HostArena final : public Arena {
                          .where = "host memory of the loader",
                          .next = "lower data.batch_size or data.prefetch" + std::string(limited ? ", or raise the limit" : "")});
     }
-    // Asks for huge pages: touching the memory is then 5 times faster.
+    // Asks for huge pages, because then the first use of the memory is 5 times faster.
     if (size >= kHugePage) ::madvise(memory, size, MADV_HUGEPAGE);
     auto* first = static_cast<std::byte*>(memory);
     for (std::size_t at = 0; at < size; at += page_size()) first[at] = std::byte{0};

@@ -13,7 +13,7 @@ namespace millrace::data::detail {
 // set's name, "" if there is only one data set.
 void check_keeping(const Source& source, const std::string& name);
 
-// The reason why a cache keeps nothing of these data sets, for the plan. Call it only if no data set can be cached.
+// Returns the reason why a cache keeps nothing of these data sets, for the plan. Call it only if no data set can be cached.
 [[nodiscard]] std::string reason_to_keep_nothing(std::span<const Dataset> datasets);
 
 // Throws a ConfigError which says that read() drew random numbers, although the source promises Keeps::rows.

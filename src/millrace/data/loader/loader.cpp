@@ -30,7 +30,7 @@ constexpr std::string_view kRepair =
   throw ConfigError(Message{.what = std::move(what), .where = std::move(where), .next = std::move(next)});
 }
 
-// The names of the files of a source without samples, for the error.
+// Returns the names of the files of a source without samples, for the error.
 std::string files_of(const Source& source) {
   std::vector<std::string> names;
   for (const FileStamp& stamp : source.stamps()) names.push_back(stamp.name);
@@ -81,7 +81,7 @@ detail::WorkOptions work_options(const LoaderOptions& options, const Pipeline& p
 }
 
 std::size_t slot_count(const BatchWork& work, const LoaderOptions& options) {
-  // Two slots more than `prefetch`: the consumer holds a batch, and asks for the next one before it returns the last.
+  // Two more than `prefetch`, because the consumer asks for the next batch before it returns the one that it holds.
   const auto wanted = static_cast<std::size_t>(options.prefetch) + 2;
   const std::size_t bytes = std::max<std::size_t>(work.slot_bytes(), 1);
   const std::size_t affordable = options.max_buffer_bytes / bytes;
@@ -127,7 +127,7 @@ struct Loader::Impl {
     if (options.adapts) begin_interval(kFirstLook);
   }
 
-  // The largest number of batches ahead that the limit of bytes allows. Two more slots are for the consumer.
+  // Returns the largest number of batches ahead that the limit of bytes allows. Two more slots are for the consumer.
   [[nodiscard]] std::size_t most_ahead() const {
     constexpr std::size_t kMost = 256;
     const std::size_t affordable = options.max_buffer_bytes / std::max<std::size_t>(work->slot_bytes(), 1);
@@ -150,7 +150,7 @@ struct Loader::Impl {
     next_look = steady_nanoseconds() + interval;
   }
 
-  // Adjusts the number of readers and batches ahead. If there is nothing to adjust, it is called rarely.
+  // Adjusts the number of readers and batches ahead. If there is nothing left to adjust, look() is called less often.
   void look() {
     const detail::ThreadUsage usage = engine->usage();
     detail::Measured now{.seconds = steady_seconds() - mark.seconds,
@@ -215,13 +215,13 @@ struct Loader::Impl {
 
   [[nodiscard]] std::uint64_t sequence() const { return epoch * work->batches_per_epoch() + batch; }
 
-  // The error for a bad row: the message of the source, with the sample, the batch and the reader.
+  // Returns the error for a bad row: the message of the source, with the sample, the batch and the reader.
   [[nodiscard]] DataError error_of(const BadRow& bad) const {
     const std::string sample = work->sample_name(bad.group, bad.index);
     Message message;
     try {
       message = detail::reason_of(bad, sample);
-    } catch (const ConfigError& error) {  // a mistake of the source itself, such as a missing field
+    } catch (const ConfigError& error) {  // the source itself is at fault, for example because a field is missing
       if (error.problems().size() != 1 || bad.failed.empty()) throw;
       message = error.message();
       message.where += (message.where.empty() ? "" : "\n") + work->sample_label(bad.group, bad.index) + ", " + place(batch);
@@ -235,13 +235,13 @@ struct Loader::Impl {
     return DataError(std::move(message));
   }
 
-  // Handles the bad rows of a batch that is due. If the policy or the limit requires an error, throws it before anything changes.
+  // Handles the bad rows of the next batch. If the policy or the limit requires an error, throws it before anything changes.
   void settle(BatchSlot& slot) {
     std::sort(slot.bad.begin(), slot.bad.end(),
               [](const BadRow& a, const BadRow& b) { return std::pair(a.group, a.row) < std::pair(b.group, b.row); });
     const bool skips = options.bad_samples == BadSamples::skip;
     for (const BadRow& bad : slot.bad) {
-      const DataError error = error_of(bad);  // rethrows an error that is not about a sample
+      const DataError error = error_of(bad);  // this call rethrows an error that is not about a sample
       if (!bad.replaced && !skips) throw error;
     }
     check_ceiling(slot);
@@ -307,7 +307,7 @@ struct Loader::Impl {
       try {
         settle(*slot);
       } catch (...) {
-        failed = std::current_exception();  // stored, because the engine has already passed this batch
+        failed = std::current_exception();  // stored, because the engine has passed this batch and can't return it again
         throw;
       }
     }
@@ -407,7 +407,7 @@ struct Loader::Impl {
             .quarantine = quarantine};
   }
 
-  static constexpr std::int64_t kFirstLook = 100'000'000;  // nanoseconds
+  static constexpr std::int64_t kFirstLook = 100'000'000;  // length of the first interval in nanoseconds
   static constexpr std::int64_t kLastLook = 4'000'000'000;
 
   LoaderOptions options;
@@ -417,7 +417,7 @@ struct Loader::Impl {
   double probe_seconds = 0;  // seconds that choosing the number of readers spent in read()
   std::optional<detail::Engine<BatchWork>> engine;
   std::uint64_t epoch = 0;
-  std::uint64_t batch = 0;  // number of the next batch in the epoch; batches_per_epoch: the epoch's end is reported next
+  std::uint64_t batch = 0;  // number of the next batch in the epoch; batches_per_epoch = next() reports the epoch's end
   std::uint64_t bad_in_epoch = 0;
   std::uint64_t reported_in_epoch = 0;
   detail::Quarantine quarantine;
@@ -426,7 +426,7 @@ struct Loader::Impl {
   detail::KeptBatches kept;
   std::optional<detail::Tuner> tuner;
   detail::Stages stages;
-  detail::Measured mark;  // counters at the beginning of the interval
+  detail::Measured mark;  // the counters' values at the beginning of the interval
   std::int64_t interval = 0;
   std::int64_t next_look = 0;
   Loader::Counters counters;

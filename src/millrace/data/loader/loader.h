@@ -23,21 +23,22 @@ namespace millrace::data {
 class Arena {
  public:
   virtual ~Arena() = default;
-  // Aligned to 64 bytes, every page touched. DeviceError if there is not enough memory.
+  // Returns memory aligned to 64 bytes, of which every page was touched. Throws DeviceError if there is not enough memory.
   virtual std::byte* allocate(std::size_t bytes) = 0;
   virtual void release(std::byte* memory, std::size_t bytes) noexcept = 0;
   static std::shared_ptr<Arena> host();
 };
 
 struct LoaderOptions {
-  // Rows of a rank in a batch: from each data set that sets no batch size; with Grouping::mix, from all data sets together.
+  // A rank's rows in a batch. This is the number from each data set that sets no batch size of its own; with Grouping::mix, the
+  // number from all data sets together.
   std::int64_t batch_size = 1;
   bool shuffle = false;
   bool drop_last = false;
   std::uint64_t seed = 0;
-  int cores = 0;     // cores for the process of this loader; 0 = all that it may run on
-  int readers = -1;  // number of reader threads; 0 = read in the calling thread; -1 = choose: see Loader::readers_reason
-  int prefetch = 2;  // batches that are ready before the consumer asks for them, at least 1
+  int cores = 0;     // number of cores that the process of this loader uses; 0 = all that the process may run on
+  int readers = -1;  // number of reader threads; 0 = the calling thread reads; -1 = choose: see Loader::readers_reason
+  int prefetch = 2;  // number of batches that are ready before the consumer asks for them, at least 1
   int rank = 0;
   int world_size = 1;
   BadSamples bad_samples = BadSamples::fail;
@@ -45,26 +46,27 @@ struct LoaderOptions {
   // unless this is 0.
   double max_bad_fraction = 0.001;
   std::uint64_t max_buffer_bytes = 0;  // limit for the bytes of all slots; 0 = 1 GiB, or three batches if they are larger
-  bool accepts_changed = false;        // data.accept_changed: see Loader::check_data
-  // While the consumer waits, raises the number of batches ahead and, if it was chosen, of readers. This changes no bits.
+  bool accepts_changed = false;        // value of data.accept_changed; see Loader::check_data
+  // While the consumer waits, raises the number of batches ahead, and also the number of readers if the loader chose it. The
+  // bits of the batches do not change.
   bool adapts = true;
   bool looks_ahead = true;                       // announces reads to sources that use it: see Source::looks_ahead
-  std::string called = "the data set";           // the data's name in messages, such as "the validation data"
+  std::string called = "the data set";           // how messages call the data, for example "the validation data"
   std::shared_ptr<Arena> arena;                  // null = Arena::host()
   std::function<void(const std::string&)> warn;  // gets each warning, as a line; null = warnings are dropped
-  std::function<void(const std::string&)> note;  // gets a line for each choice that changes
+  std::function<void(const std::string&)> note;  // gets a line for each choice of the loader that changes
 };
 
 // A batch in host memory. It owns its slot: destroying the batch, on any thread, returns the slot to the loader.
 struct HostBatch {
-  // A data set's part of the batch. Groups are in the order of the pipeline's data sets. A group without rows (see Pipeline)
-  // still has its fields.
+  // The part of the batch that comes from one data set. Groups are in the order of the pipeline's data sets. A group without
+  // rows (see Pipeline) still has its fields.
   struct Group {
     std::string_view name;                  // the data set's name; valid while the loader lives
     std::span<const Field> fields;          // the data set's fields; valid while the loader lives
-    std::vector<std::byte*> data;           // first byte of each field, aligned to 64 bytes; rows are contiguous
-    std::vector<std::int64_t> positions;    // the position in the epoch of each row; its size is the number of rows
-    std::span<const std::int64_t> indices;  // sample index of each row; valid while the batch lives
+    std::vector<std::byte*> data;           // first byte of each field, aligned to 64 bytes; the rows of a field are contiguous
+    std::vector<std::int64_t> positions;    // each row's position in the epoch; the vector's size is the number of rows
+    std::span<const std::int64_t> indices;  // each row's index in the data set; valid while the batch lives
   };
 
   std::vector<Group> groups;
@@ -97,20 +99,20 @@ class Loader {
     std::uint64_t batches = 0;
     std::uint64_t samples = 0;
     std::uint64_t bad_samples = 0;
-    double wait_seconds = 0;      // time that next() waited
+    double wait_seconds = 0;      // time that next() has waited
     double read_seconds = 0;      // time inside Source::read, summed over readers
-    double read_cpu_seconds = 0;  // CPU time of these reads; in the rest, readers waited for a disk, a network or a core
+    double read_cpu_seconds = 0;  // CPU time of these reads; else they waited for a disk, network or core
   };
 
   // A file whose reads took much longer than usual.
   struct SlowFile {
-    std::string name;  // the file's part of Source::describe()
+    std::string name;  // the file's name as Source::describe() gives it
     std::uint64_t reads = 0;
-    double excess_seconds = 0;  // seconds of its slow reads beyond the usual time
-    double usual_seconds = 0;   // usual seconds for a sample
-    std::uint64_t quick = 0;    // approximate number of its reads at the usual speed since its first slow read
-    std::string worst;          // the place of its slowest read, from Source::describe()
-    double worst_seconds = 0;   // seconds for a sample in that read
+    double excess_seconds = 0;  // seconds by which the slow reads of the file exceeded the usual time
+    double usual_seconds = 0;   // seconds that a sample usually takes
+    std::uint64_t quick = 0;    // approximate number of reads of this file at the usual speed since its first slow read
+    std::string worst;          // the place that its slowest read was about, from Source::describe()
+    double worst_seconds = 0;   // seconds for a sample in the slowest read
   };
 
   // Throws ConfigError if an epoch would have no batch, or if a data set breaks its promise to a cache (see Keeps).
@@ -119,45 +121,45 @@ class Loader {
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  // Returns the next batch in order, or nullopt at the end of the epoch; the call after that begins the next epoch, whose samples
-  // are already being read. Throws DataError that names the sample, its batch and its reader, and throws it again until restart()
-  // or load_state() is called. Order, content and errors do not depend on the number of readers.
+  // Returns the next batch in order, or nullopt at the end of the epoch; the call after that begins the next epoch, whose
+  // samples are already being read. Throws a DataError that names the sample, its batch and its reader, and throws it again
+  // until restart() or load_state() is called. Order, content and errors do not depend on the number of readers.
   [[nodiscard]] std::optional<HostBatch> next();
-  // Waits until next() would return at once, but no longer than `most`. False if it would not return at once yet. For a caller
-  // that must do something else while it waits. Without readers returns true immediately, because next() then reads the batch
-  // itself.
+  // Waits until next() would return at once, but no longer than `most`. Returns false if next() would still have to wait. This
+  // function is for a caller that must do something else while it waits. Without readers returns true immediately, because
+  // next() then reads the batch itself.
   [[nodiscard]] bool wait(std::chrono::milliseconds most);
-  [[nodiscard]] std::uint64_t epoch() const noexcept;             // epoch of the next batch
-  [[nodiscard]] std::int64_t batches_per_epoch() const noexcept;  // on each rank
-  [[nodiscard]] std::int64_t samples_per_epoch() const noexcept;  // over all data sets and ranks
+  [[nodiscard]] std::uint64_t epoch() const noexcept;             // returns the epoch of the next batch
+  [[nodiscard]] std::int64_t batches_per_epoch() const noexcept;  // number of batches on each rank
+  [[nodiscard]] std::int64_t samples_per_epoch() const noexcept;  // number over all data sets and ranks
   // The state is {fingerprint, seed, epoch, next batch, quarantine}; only the quarantine grows. load_state() throws
   // SnapshotError if fingerprint, batch size or seed differ; the message has both values. If check_data() has accepted changed
   // data, the next load_state() resumes at that batch, or at the end of the epoch if there are fewer batches now. It then
   // empties the quarantine, because the numbers in it may mean other samples now.
   [[nodiscard]] Json state() const;
   void load_state(const Json& state);
-  // The identity of the data: for each data set its fingerprint and the names, sizes and digests of its files (see file_stamps.h;
-  // for more than 4,096 files, 1,024 digests of neighbouring files). The first call reads the files.
+  // Returns the identity of the data: for each data set its fingerprint and the names, sizes and digests of its files (see
+  // file_stamps.h; for more than 4,096 files, 1,024 digests of neighbouring files). The first call reads the files.
   [[nodiscard]] Json data_state() const;
-  // Compares the data with data_state() of an earlier process. Throws SnapshotError that names the files that differ and how;
-  // with LoaderOptions::accepts_changed, `warn` and `note` get that text instead. If only the names of files changed, the data is
-  // the same, and a note says so. `called`: the beginning of the messages. If `saved` is null, because the snapshot has no
-  // identity, a note says that the data was not compared.
+  // Compares the data with data_state() of an earlier process. Throws a SnapshotError that says which files differ and how; with
+  // LoaderOptions::accepts_changed, `warn` and `note` get that text instead. If only the names of files changed, the data is the
+  // same, and a note says so. `called`: the beginning of the messages. If `saved` is null, because the snapshot has no identity,
+  // a note says that the data was not compared.
   void check_data(const Json& saved, const std::string& called = "the data");
   // Discards prepared batches and begins this epoch. Used after a validation pass that ended early, and in tests.
   void restart(std::uint64_t epoch = 0);
   // Reads a batch of this rank again, in the calling thread, without an effect on the batches being prepared. The result equals
   // the batch that next() returned, but rows that can't be read are left out. Used to examine a step that went wrong.
   [[nodiscard]] HostBatch read_again(std::uint64_t epoch, std::uint64_t index) const;
-  // The name in messages of a row's sample, by group and index: "sample 17 of data set "x" (a.h5)".
+  // Returns the name that messages give to a row's sample, by group and index: "sample 17 of data set "x" (a.h5)".
   [[nodiscard]] std::string sample_label(std::size_t group, std::int64_t index) const;
-  [[nodiscard]] std::int64_t rows_per_batch() const noexcept;  // rows of this rank in a full batch, over all data sets
+  [[nodiscard]] std::int64_t rows_per_batch() const noexcept;  // number of this rank's rows in a full batch, over all data sets
   [[nodiscard]] std::vector<DatasetPlan> dataset_plans() const;
   [[nodiscard]] Counters counters() const;
-  [[nodiscard]] std::vector<SlowFile> slow_files() const;     // the slowest file first
-  [[nodiscard]] int readers() const noexcept;                 // currently in use
-  [[nodiscard]] std::string readers_reason() const;           // a line for the plan about the latest choice of readers
-  [[nodiscard]] std::uint64_t buffer_bytes() const noexcept;  // bytes of all slots
+  [[nodiscard]] std::vector<SlowFile> slow_files() const;     // sorted, the slowest file first
+  [[nodiscard]] int readers() const noexcept;                 // number of readers that are in use now
+  [[nodiscard]] std::string readers_reason() const;           // returns a line for the plan about the latest choice of readers
+  [[nodiscard]] std::uint64_t buffer_bytes() const noexcept;  // number of bytes of all slots
 
  private:
   struct Impl;

@@ -23,8 +23,8 @@ T value_at(const std::byte* data, std::int64_t i) {
 
 float of_bfloat(std::uint16_t bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16U); }
 
-// Calls use(read, parts): read(i) is the i-th number, and an element consists of `parts` numbers (two if it is complex). Returns
-// false for other types than floats.
+// Calls use(read, parts). read(i) is the i-th number; an element consists of `parts` numbers (two if it is complex). Returns
+// false for types other than floats.
 template <class Use>
 bool with_reader(DType dtype, const std::byte* data, const Use& use) {
   switch (dtype) {

@@ -16,22 +16,22 @@ namespace millrace::data {
 // The values in a field of a sample that are not finite.
 struct NotFinite {
   std::size_t group = 0;
-  std::int64_t row = 0;  // in the group
+  std::int64_t row = 0;  // number of the row in the group
   std::string field;
-  std::int64_t count = 0, of = 0;  // count: number of values that are not finite; of: number of all values
-  Shape first;                     // index in the sample of the first such value
-  double value = 0;                // that value; of a complex number, the part that is not finite
+  std::int64_t count = 0, of = 0;  // number of values that are not finite, and number of all values
+  Shape first;                     // index in the sample of the first value that is not finite
+  double value = 0;                // the first value that is not finite; of a complex number, the part that is not finite
 };
 
-// Finds all such values in the batch, in the order of groups, rows and fields.
+// Finds all values in the batch that are not finite, in the order of groups, rows and fields.
 [[nodiscard]] std::vector<NotFinite> not_finite_in(const HostBatch& batch);
-// A line such as "field wave: 3,200 of 3,200 values are not finite, the first, nan, at [0,17]".
+// Returns a line such as "field wave: 3,200 of 3,200 values are not finite, the first, nan, at [0,17]".
 [[nodiscard]] std::string to_text(const NotFinite& found);
 
 // The values of a field in several rows, contiguous in host memory.
 struct FieldValues {
   DType dtype = DType::f32;
-  Shape shape;  // of one row
+  Shape shape;  // shape of the field in one row
   std::int64_t rows = 0;
   const std::byte* data = nullptr;
 };
@@ -39,13 +39,13 @@ struct FieldValues {
 // A value that is infinite, or whose magnitude is more than kAbsurd times the median magnitude of all values except 0.
 struct Absurd {
   std::int64_t row = 0;
-  Shape at;          // in the row
+  Shape at;          // index of the value in its row
   double value = 0;  // the largest magnitude
   double usual = 0;  // the median magnitude; 0 if `value` is infinite
 };
 inline constexpr double kAbsurd = 1e6;
-// The value of largest magnitude in the field, if it is absurd. nullopt for types that are not floats. NaN values are ignored,
-// because a recipe may use them to mark missing data.
+// Returns the value of largest magnitude in the field, if that value is absurd; nullopt for types that are not floats. NaN
+// values are ignored, because a recipe may use them to mark missing data.
 [[nodiscard]] std::optional<Absurd> absurd_in(const FieldValues& field);
 
 }  // namespace millrace::data

@@ -9,7 +9,7 @@
 namespace millrace::data::detail {
 namespace {
 
-constexpr std::size_t kFieldAlignment = 16;  // the alignment of memory from `new`; enough for every dtype
+constexpr std::size_t kFieldAlignment = 16;  // the alignment of memory from `new`, which is enough for every dtype
 
 }  // namespace
 

@@ -8,14 +8,14 @@
 
 namespace millrace::data::detail {
 
-// With Keeps::rows a part is a sample's row: its fields in order, each aligned to 16 bytes. With Keeps::parts it is a part of the
-// source itself. The functions mean the same as those of Source. If keeps() is false, no other function may be called.
+// With Keeps::rows a part is a row of a sample: the row's fields in order, each aligned to 16 bytes. With Keeps::parts a part is
+// a part of the source. The functions mean the same as those of Source. If keeps() is false, no other function may be called.
 class PartsView {
  public:
   // Throws ConfigError if the source breaks its promise: see check_keeping().
   explicit PartsView(std::shared_ptr<const Source> source);
 
-  // The keeps() of a source that wraps this source: parts if this view has parts, else keeps() of this source.
+  // Returns the keeps() of a source that wraps this source: parts if this view has parts, else keeps() of this source.
   [[nodiscard]] Keeps wrapped() const noexcept { return keeps() ? Keeps::parts : keeps_; }
   [[nodiscard]] bool keeps() const noexcept { return is_cacheable(keeps_); }
   [[nodiscard]] std::int64_t parts() const;
@@ -24,7 +24,7 @@ class PartsView {
   [[nodiscard]] std::size_t part_bytes(std::int64_t part) const;
   void load(std::int64_t part, std::span<std::byte> bytes) const;
   void finish(std::int64_t index, std::span<const std::span<const std::byte>> parts, Rows rows, const ReadRandom& random) const;
-  // The offset of each field in a part if parts are rows; else empty.
+  // Returns the offset of each field in a part if parts are rows; else empty.
   [[nodiscard]] std::span<const std::size_t> field_offsets() const noexcept { return offsets_; }
 
  private:

@@ -31,7 +31,7 @@ class FieldPointers {
   std::span<Byte*> pointers_;
 };
 
-// Row `index` of every field; rows() is valid while this object lives.
+// Pointers to row `index` of every field; rows() is valid while this object lives.
 class RowAt {
  public:
   RowAt(Rows rows, std::size_t index, std::span<const std::size_t> field_bytes) : pointers_(field_bytes.size()) {
@@ -50,7 +50,7 @@ class RowAt {
   return bytes;
 }
 
-// `bytes` rounded up to a multiple of `alignment`.
+// Returns `bytes` rounded up to a multiple of `alignment`.
 [[nodiscard]] constexpr std::size_t aligned_to(std::size_t alignment, std::size_t bytes) noexcept {
   return (bytes + alignment - 1) / alignment * alignment;
 }

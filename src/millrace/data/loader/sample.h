@@ -30,8 +30,8 @@ template <class T>
   if constexpr (std::is_same_v<T, std::complex<double>>) return DType::c128;
 }
 
-// The index of the field `name`. Throws ConfigError with a list of the fields if there is no such field, or if its dtype is not
-// `dtype`.
+// Returns the index of the field `name`. Throws a ConfigError with a list of the fields if there is no such field, or if its
+// dtype is not `dtype`.
 [[nodiscard]] std::size_t field_called(std::string_view name, std::span<const Field> fields);
 [[nodiscard]] std::size_t field_called(std::string_view name, std::span<const Field> fields, DType dtype);
 
@@ -42,8 +42,8 @@ class SampleOf {
   SampleOf(std::span<const Field> fields, std::span<Byte* const> data) noexcept : fields_(fields), data_(data) {}
   [[nodiscard]] std::span<const Field> fields() const noexcept { return fields_; }
   [[nodiscard]] Byte* data(std::size_t field) const noexcept { return data_[field]; }
-  // All numbers of a field: values<float>("image"). f16 and bf16 have no C++ type here: use data(). Throws ConfigError if there
-  // is no such field, or if its dtype is not that of T.
+  // Returns all numbers of a field: values<float>("image"). f16 and bf16 have no C++ type here, so use data() for them. Throws
+  // ConfigError if there is no such field, or if its dtype is not that of T.
   template <class T>
   [[nodiscard]] auto values(std::string_view name) const {
     using Value = std::conditional_t<std::is_const_v<Byte>, const T, T>;
@@ -63,10 +63,10 @@ using MutableSample = SampleOf<std::byte>;
 // So they are the same for any number of readers, with and without a cache, and after a resume.
 class SampleRandom {
  public:
-  // `one`: the randomness of a read of one index.
+  // `one`: the random numbers for a read of one index.
   explicit SampleRandom(const ReadRandom& one) noexcept : one_(one) {}
-  // A stream of random numbers, from its beginning. `operation` selects independent streams for independent uses (crop, flip,
-  // ...).
+  // Returns a stream of random numbers, from its beginning. `operation` selects independent streams for independent uses (crop,
+  // flip, ...).
   [[nodiscard]] Philox operator()(std::uint64_t operation = 0) const noexcept { return one_(0, operation); }
 
  private:

@@ -1,13 +1,13 @@
-// Memory for the duration of a call. The thread keeps the memory for its next call.
+// Memory for the duration of a call. The thread keeps the memory and uses it again in its next call.
 #pragma once
 
 #include <cstddef>
 
 namespace millrace::data::detail {
 
-// `bytes` of memory, aligned to 64 bytes, not cleared. Objects of a thread must be destroyed in the reverse order of their
-// construction, like local variables. For each depth of nesting the thread keeps the largest block that was ever requested
-// there.
+// A block of `bytes` bytes, aligned to 64 bytes, not cleared. Objects of a thread must be destroyed in the reverse order of
+// their construction, like local variables. For each depth of nesting the thread keeps the largest block that was ever requested
+// at that depth.
 class Scratch {
  public:
   explicit Scratch(std::size_t bytes);

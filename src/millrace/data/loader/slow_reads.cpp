@@ -6,7 +6,7 @@
 namespace millrace::data::detail {
 namespace {
 
-// Turns "a.h5 row 12" into "a.h5".
+// Returns the name of the file: "a.h5" for "a.h5 row 12".
 std::string file_of(std::string where) {
   for (const char* place : {" row ", " line ", " bin "}) where.resize(std::min(where.rfind(place), where.size()));
   return where;
@@ -45,7 +45,7 @@ void SlowReads::note(std::int64_t nanoseconds, std::int64_t rows, const std::fun
     if (each <= file.worst_seconds) return;
     file.worst_seconds = each;
     file.worst = place + (rows > 1 ? " and the " + std::to_string(rows - 1) + " read with it" : "");
-  } catch (const std::exception&) {  // no memory for a name: the measurement is dropped
+  } catch (const std::exception&) {  // there is no memory for the name, so the measurement is dropped
   }
 }
 
@@ -55,7 +55,7 @@ void SlowReads::note_quick(const std::function<std::string()>& where) noexcept {
     const std::string name = file_of(where());
     const std::lock_guard lock(mutex_);
     if (const auto file = files_.find(name); file != files_.end()) file->second.quick += kLooks;
-  } catch (const std::exception&) {  // no memory for a name: the measurement is dropped
+  } catch (const std::exception&) {  // there is no memory for the name, so the measurement is dropped
   }
 }
 

@@ -12,14 +12,14 @@ namespace {
 constexpr double kChance = 0.01;           // the accepted probability that two files have equal digests by chance
 constexpr double kDigests = 4294967296.0;  // number of different CRC32 digests
 
-using Content = std::pair<std::uint64_t, std::string>;  // size, digest
+using Content = std::pair<std::uint64_t, std::string>;  // size and digest of a file
 
 struct NamedFile {
   std::string name;
   FileStamp stamp;
 };
 
-// The files that could be read and are not empty. Several data sets may share a file, which is listed once.
+// Returns the files that could be read and are not empty. Several data sets may share a file, which is listed once.
 std::vector<NamedFile> files_of(const std::vector<Dataset>& datasets) {
   std::vector<NamedFile> files;
   std::map<std::pair<std::string, std::int64_t>, Content> known;
@@ -54,15 +54,15 @@ bool may_be_chance(const std::vector<NamedFile>& training, const std::vector<Nam
   return pairs / kDigests > kChance;
 }
 
-// A notice such as "2 files hold the same content as another file: "b.txt" and "a.txt", …".
+// Returns a notice such as "2 files hold the same content as another file: "b.txt" and "a.txt", …".
 std::string notice_of(const std::vector<std::string>& pairs, const std::string& of, const std::string& what) {
   return with_commas(static_cast<std::int64_t>(pairs.size())) +
          (pairs.size() == 1 ? " file" + of + " holds " : " files" + of + " hold ") + what + ": " + pairs.front() +
          (pairs.size() > 1 ? ", …" : "");
 }
 
-// A line for each data set without files that both the validation and the training have. Data sets with files are compared file
-// by file, below.
+// Returns a line for each data set without files that both the validation and the training have. Data sets with files are
+// compared file by file, below.
 std::vector<std::string> same_sources(const std::vector<Dataset>& training, const std::vector<Dataset>& validation) {
   std::vector<std::string> lines;
   for (const Dataset& here : validation) {
@@ -80,8 +80,8 @@ std::vector<std::string> same_sources(const std::vector<Dataset>& training, cons
   return lines;
 }
 
-// A line for each field whose numbers mean other things in the validation than in the training. This happens if the two have
-// separate folders, and one of the folders lacks a class.
+// Returns a line for each field whose numbers mean other things in the validation data than in the training data. This happens
+// if both have folders of their own, and one of the folders lacks a class.
 std::vector<std::string> other_meanings(const std::vector<Dataset>& training, const std::vector<Dataset>& validation) {
   std::vector<std::string> lines;
   for (const Dataset& here : validation) {
@@ -111,7 +111,7 @@ std::vector<std::string> notices_of_twins(const std::vector<Dataset>& training, 
   for (std::string& line : other_meanings(training, validation)) notices.push_back(std::move(line));
   if (may_be_chance(learned, judged)) return notices;
   std::map<Content, const std::string*> first;
-  std::vector<std::string> twice, leaked;  // "a.txt and b.txt"
+  std::vector<std::string> twice, leaked;  // pairs such as "a.txt and b.txt"
   for (const NamedFile& file : learned) {
     const auto [at, is_new] = first.try_emplace({file.stamp.size, file.stamp.digest}, &file.name);
     if (!is_new) twice.push_back(quoted(file.name) + " and " + quoted(*at->second));

@@ -16,8 +16,8 @@ namespace millrace::data {
 // then within the files;
 // - for each field: that its numbers have other names (Source::value_names) in `validation` than in `training`.
 // A line about files names the first pair. Files are compared by size and digest (see file_stamps.h). The lines say so, because
-// the digest of a large file covers only samples of it. No files are reported if so many files share their sizes that equal
-// digests may be chance. Digests of different kinds, which follow from the numbers of files, are never equal.
+// the digest of a large file covers only samples of it. No files are reported if so many files have equal sizes that equal
+// digests may be chance. The kind of digest follows from the number of files; digests of different kinds are never equal.
 [[nodiscard]] std::vector<std::string> notices_of_twins(const std::vector<Dataset>& training,
                                                         const std::vector<Dataset>& validation);
 

@@ -30,7 +30,7 @@ void with_unit(std::size_t unit, Work work) {
   }
 }
 
-// The index in the array that index `at` of the window shows; -1 if it is outside the array.
+// Returns the index in the array that index `at` of the window shows; -1 if `at` is outside the array.
 std::int64_t place_in(const Window::Axis& axis, bool reflects, std::int64_t at) noexcept {
   std::int64_t place = axis.begin + at;
   if (place >= 0 && place < axis.whole) return place;
@@ -132,7 +132,7 @@ std::array<float, 256> normalised_bytes(float mean, float deviation) {
 }
 
 void add_normal(const float* from, std::size_t count, float deviation, Philox random, float* to) {
-  // Uniform numbers; never 0, because their logarithm is taken.
+  // Returns uniform numbers that are never 0, because their logarithm is taken.
   const auto uniform = [&random] { return (static_cast<float>(random() >> 8U) + 0.5F) * 0x1p-24F; };
   for (std::size_t i = 0; i < count; i += 2) {
     const float radius = deviation * std::sqrt(-2.0F * std::log(uniform()));

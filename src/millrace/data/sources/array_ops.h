@@ -12,14 +12,15 @@
 
 namespace millrace::data::detail {
 
-// An array as `outer` blocks of `length` units of `unit` bytes; operations work along the middle axis, the units of a block.
+// An array as `outer` blocks of `length` units of `unit` bytes. Operations work along the middle axis, which counts the units of
+// a block.
 struct AxisView {
   std::size_t outer = 1;
   std::size_t length = 1;
   std::size_t unit = 1;
 };
 
-// The view of an array with elements of `element_bytes` bytes along axis number `axis`, counted from the front.
+// Returns the view of an array with elements of `element_bytes` bytes along axis number `axis`, counted from the front.
 [[nodiscard]] AxisView axis_of(const Shape& shape, std::size_t axis, std::size_t element_bytes);
 
 // Writes the units of each block in reverse order. `from` may equal `to`, but they must not overlap otherwise.
@@ -37,20 +38,20 @@ struct Window {
     std::int64_t size = 0;
   };
 
-  std::int64_t outer = 1;                // number of consecutive arrays, which are all cut alike
-  std::span<const Axis> axes;            // at least one
-  bool reflects = false;                 // true: elements outside the array mirror it; false: they are `fill`
+  std::int64_t outer = 1;                // number of consecutive arrays, all of which are cut in the same way
+  std::span<const Axis> axes;            // a window for each axis; at least one
+  bool reflects = false;                 // true: elements outside the array are its mirror image; false: they are `fill`
   std::span<const std::byte> fill = {};  // the bytes of one element
 };
 
-// Copies the window. If it reflects, it may extend at most whole - 1 elements beyond each end of the array. `from` and `to` must
-// not overlap.
+// Copies the window. With `reflects` the window may extend at most whole - 1 elements beyond each end of the array. `from` and
+// `to` must not overlap.
 void copy_window(const Window& window, const std::byte* from, std::byte* to);
 
-// (value / 255 - mean) / deviation for each value of a byte.
+// Returns (value / 255 - mean) / deviation for each value of a byte.
 [[nodiscard]] std::array<float, 256> normalised_bytes(float mean, float deviation);
 
-// to[i] = from[i] + deviation * a normal random number. `from` may equal `to`.
+// Computes to[i] = from[i] + deviation * a normal random number. `from` may equal `to`.
 void add_normal(const float* from, std::size_t count, float deviation, Philox random, float* to);
 
 }  // namespace millrace::data::detail

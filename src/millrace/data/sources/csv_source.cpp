@@ -25,7 +25,7 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-// A cell or a number as a message shows it: quoted, and shortened if it is long.
+// Returns a cell or a number as a message shows it: quoted, and shortened if it is long.
 std::string shown(std::string_view cell) {
   constexpr std::size_t kMost = 60;
   return cell.size() <= kMost ? quoted(cell) : quoted(cell.substr(0, kMost)) + "…";
@@ -43,7 +43,7 @@ std::optional<T> number(std::string_view cell) {
 
 const char* word_of(char separator) { return separator == ',' ? "commas" : separator == ';' ? "semicolons" : "tabs"; }
 
-// The text of a table; `bytes` holds its memory. Throws DataError if the file is not text.
+// Returns the text of a table; `bytes` holds its memory. Throws DataError if the file is not text.
 std::string_view text_of(const std::filesystem::path& path, std::vector<std::byte>& bytes) {
   const std::span<const std::byte> content = InputFile(path).read_all(bytes);
   const std::string_view text(reinterpret_cast<const char*>(content.data()), content.size());
@@ -124,7 +124,7 @@ class Table {
   [[nodiscard]] std::int64_t line() const { return reader_.line(); }
   [[nodiscard]] char separator() const { return separator_; }
   [[nodiscard]] const std::vector<std::string>& header() const { return header_; }
-  [[nodiscard]] const std::string& rounded() const { return rounded_; }  // "" if no whole number was rounded
+  [[nodiscard]] const std::string& rounded() const { return rounded_; }  // returns "" if no whole number was rounded
   // What a cell holds: a number as C writes it, a number with a decimal comma, another text, or nothing.
   enum class Cell : std::uint8_t { number, decimal_comma, text, empty };
   [[nodiscard]] Cell cell_at(std::size_t place) const {
@@ -134,8 +134,8 @@ class Table {
   }
 
  private:
-  // Throws DataError if the value is larger than any 32-bit float. Notes the first whole number that is rounded, because numbers
-  // of samples and times in seconds then look like those of their neighbours.
+  // Returns the value as f32. Throws DataError if the value is larger than any 32-bit float. Notes the first whole number that
+  // is rounded, because numbers of samples and times in seconds then look like those of their neighbours.
   float as_float(std::size_t place, double value) {
     if (std::isfinite(value) && std::abs(value) > static_cast<double>(std::numeric_limits<float>::max())) {
       throw DataError(
@@ -153,8 +153,8 @@ class Table {
     return result;
   }
 
-  // Throws DataError if the table has both numbers with commas and numbers with points, because a point next to decimal commas
-  // may separate thousands, as in 1.500 next to 12,5.
+  // Throws DataError if the table has both numbers with commas and numbers with points. A point next to decimal commas may
+  // separate thousands, as in 1.500 next to 12,5.
   void watch_marks(std::size_t place) {
     if (separator_ == ',') return;
     const std::string& cell = row_[place];
@@ -190,12 +190,13 @@ class Table {
   char separator_;
   format::CsvReader reader_;
   std::vector<std::string> header_, row_;
-  bool has_one_line_ = false;  // the text has carriage returns, but no line feed
+  bool has_one_line_ = false;  // true: the text has carriage returns, but no line feed
   std::string rounded_;
   std::string with_comma_, with_point_;  // the first number with a comma, and the first with a point
 };
 
-// Fills in everything except the number of rows and the kinds of columns. `text` still has its byte-order mark, if there is one.
+// Returns what is known of a table before its rows are read: everything except the number of rows and the kinds of columns.
+// `text` still has its byte-order mark, if there is one.
 TableSeen seen_of(const Table& table, std::string_view text) {
   return {.separator = table.separator(),
           .had_mark = format::without_mark(text).size() < text.size(),
@@ -250,7 +251,7 @@ TableSeen look_at_table(const std::filesystem::path& path) {
   Table table(path, format::without_mark(text));
   table.read_header();
   TableSeen seen = seen_of(table, text);
-  std::vector<std::array<std::int64_t, 4>> cells(seen.columns.size());  // for each column, the number of cells of each kind
+  std::vector<std::array<std::int64_t, 4>> cells(seen.columns.size());  // for each column, the numbers of cells of each kind
   for (; table.next(); ++seen.rows) {
     for (std::size_t i = 0; i < cells.size(); ++i) ++cells[i].at(static_cast<std::size_t>(table.cell_at(i)));
   }

@@ -20,7 +20,8 @@ namespace millrace::data {
 // A field of the samples of a CsvSource.
 struct CsvField {
   std::string name;
-  // Names in the header; the field has shape [columns]. Empty: the column called `name`; the field has shape [].
+  // Names of columns in the header; the field then has shape [columns]. If empty, the field is the column called `name`, of
+  // shape [].
   std::vector<std::string> columns = {};
   DType dtype = DType::f32;  // f32, or i64 for whole numbers
 };
@@ -29,22 +30,23 @@ struct CsvField {
 struct TableSeen {
   char separator = ',';
   bool had_mark = false;             // true: the file begins with a byte-order mark
-  std::int64_t rows = 0;             // rows after the header
-  std::vector<std::string> columns;  // their names
+  std::int64_t rows = 0;             // number of rows after the header
+  std::vector<std::string> columns;  // names of the columns
   // For each column: "numbers", "numbers with decimal commas" or "text"; "" if the table has no rows.
   std::vector<std::string> holds;
 };
 // Reads the whole table. Throws DataError as CsvSource does, except for the content of cells.
 [[nodiscard]] TableSeen look_at_table(const std::filesystem::path& path);
-// A line such as "1,000 rows of 3 columns, separated by semicolons".
+// Returns a line such as "1,000 rows of 3 columns, separated by semicolons".
 [[nodiscard]] std::string read_as(const TableSeen& seen);
 
 // Sample i is row i of a table whose first row has the names of its columns. Columns that no field uses may hold anything. Cells
-// may be quoted (RFC 4180), lines may end in CR LF, empty lines are skipped. Numbers are written as in C: 12, -0.5, 6.02e23, nan,
-// inf. If the header has no comma, the separator is a semicolon or a tab, and either all numbers or no number may have a decimal
-// comma. The constructor reads the file once; the source keeps 4 or 8 bytes a number and 8 bytes a row. Throws DataError with
-// file and line for a cell that is not a number of the field's type, a row with more or fewer cells than the header, a missing or
-// repeated column, or a table without rows. Throws ConfigError for another dtype.
+// may be quoted (RFC 4180), lines may end in CR LF, empty lines are skipped. Numbers are written as in C: 12, -0.5, 6.02e23,
+// nan, inf. If the header has no comma, the separator is a semicolon or a tab, and either all numbers or no number may have a
+// decimal comma. The constructor reads the file once; the source keeps 4 or 8 bytes a number and 8 bytes a row. Throws DataError
+// with file and line for a cell that is not a number of the field's type, and for a row with more or fewer cells than the
+// header. Also throws DataError for a missing or repeated column and for a table without rows. Throws ConfigError for another
+// dtype.
 class CsvSource final : public Source {
  public:
   CsvSource(std::filesystem::path path, const std::vector<CsvField>& fields);
@@ -59,7 +61,7 @@ class CsvSource final : public Source {
   [[nodiscard]] Keeps keeps() const override { return Keeps::memory; }
   [[nodiscard]] std::int64_t samples_per_ticket() const override { return rows_->samples_per_ticket(); }
   [[nodiscard]] std::string read_as() const override { return read_as_; }
-  // A text such as "throws.csv line 12".
+  // Returns a text such as "throws.csv line 12".
   [[nodiscard]] std::string describe(std::int64_t index) const override;
 
  private:

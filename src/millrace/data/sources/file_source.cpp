@@ -23,7 +23,7 @@ std::string field_text(const Field& field) {
   return field.name + ' ' + std::string(name_of(field.dtype)) + ' ' + to_text(field.shape);
 }
 
-// An open file of a sample; read() writes its arrays in the order of fields().
+// The open file of a sample; read() writes its arrays in the order of fields().
 class OpenSample {
  public:
   OpenSample(const stdfs::path& path, const FileSamples& samples) : samples_(samples) {

@@ -147,7 +147,7 @@ void Hdf5Source::with_block(std::size_t f, std::int64_t index, std::int64_t samp
 
 void Hdf5Source::read(std::span<const std::int64_t> indices, Rows rows, const ReadRandom&) const {
   for (std::size_t i = 0; i < indices.size();) {
-    // Reads consecutive rows of a file as one block.
+    // Reads consecutive rows of a file together, as one block.
     std::size_t end = i + 1;
     const std::int64_t last = first_[file_of(indices[i]) + 1];
     while (end < indices.size() && indices[end] == indices[end - 1] + 1 && indices[end] < last) ++end;

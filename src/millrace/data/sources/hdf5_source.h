@@ -19,8 +19,8 @@ struct Hdf5Field {
     std::int64_t end = -1;
   };
 
-  std::string name;     // the field's name
-  std::string dataset;  // "/vis"
+  std::string name;     // name of the field in the samples
+  std::string dataset;  // name in the file, such as "/vis"
   // Ranges of the last axes of a sample, as in [..., a:b]; empty: the whole sample. Only these ranges are read from the file.
   std::vector<Range> keep = {};
 };
@@ -39,11 +39,11 @@ class Hdf5Source final : public Source {
   [[nodiscard]] std::span<const Field> fields() const override { return fields_; }
   [[nodiscard]] std::int64_t size() const override { return first_.back(); }
   void read(std::span<const std::int64_t> indices, Rows rows, const ReadRandom& random) const override;
-  // Depends on the names of the HDF5 data sets and on the ranges.
+  // Returns a text that depends on the names of the HDF5 data sets and on the ranges.
   [[nodiscard]] std::string fingerprint() const override { return fingerprint_; }
   [[nodiscard]] std::vector<FileStamp> stamps() const override;
   [[nodiscard]] std::int64_t samples_per_ticket() const override { return samples_per_ticket_; }
-  // "c07.h5" or "c07.h5 row 12".
+  // Returns a text such as "c07.h5" or "c07.h5 row 12".
   [[nodiscard]] std::string describe(std::int64_t index) const override;
   [[nodiscard]] bool looks_ahead() const override { return true; }
   void will_need(std::span<const std::int64_t> indices, const ReadRandom& random) const noexcept override;
@@ -64,7 +64,7 @@ class Hdf5Source final : public Source {
   std::vector<std::shared_ptr<const hdf5::File>> files_;
   std::vector<std::int64_t> first_;  // number of each file's first sample, and at the end the number of all samples
   std::vector<Field> fields_;
-  std::vector<Shape> begin_;  // for each field, where its range begins; without the axis of samples
+  std::vector<Shape> begin_;  // for each field, where its range begins; the axis of samples is left out
   std::vector<std::size_t> row_bytes_;
   std::int64_t samples_per_ticket_ = 1;
   std::string fingerprint_;

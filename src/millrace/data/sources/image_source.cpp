@@ -14,7 +14,7 @@
 namespace millrace::data {
 namespace {
 
-// Turns pixels into a plane of floats for each channel, mirrored if `flip`.
+// Turns pixels into a plane of floats for each channel, mirrored if `flip` is true.
 template <std::size_t kChannels>
 void normalise(const std::array<std::array<float, 256>, 3>& tables, std::span<const std::byte> pixels, std::size_t width,
                bool flip, float* out) {
@@ -64,8 +64,8 @@ void ImageSource::read(std::span<const std::int64_t> indices, Rows rows, const R
   const std::size_t row_bytes = fields_[0].bytes();
   for (std::size_t i = 0; i < indices.size(); ++i) {
     const auto file = static_cast<std::size_t>(indices[i]);
-    // If nothing is random, `random` must not be used: a cache may keep these rows, and the loader rejects kept rows that drew
-    // numbers.
+    // If nothing is random, `random` must not be used. A cache may keep such rows, and the loader rejects kept rows for which
+    // numbers were drawn.
     const Philox draws = keeps() == Keeps::rows ? Philox(0) : random(i);
     read_one(files_[file], draws, {rows.row(0, i, row_bytes), row_bytes});
     if (!labels_.empty()) std::memcpy(rows.row(1, i, sizeof(std::int64_t)), &labels_[file], sizeof(std::int64_t));
@@ -96,7 +96,7 @@ void ImageSource::read_one(const std::filesystem::path& path, Philox draws, std:
                    .left = (size.width - samples_.width) / 2,
                    .height = samples_.height,
                    .width = samples_.width};
-  // Always makes three draws, so that switching an option on does not change the numbers of the others.
+  // Always draws three numbers, so that switching an option on does not change the numbers of the others.
   const std::uint64_t top = draws.below(static_cast<std::uint64_t>(size.height - samples_.height) + 1);
   const std::uint64_t left = draws.below(static_cast<std::uint64_t>(size.width - samples_.width) + 1);
   const bool flip = draws.below(2) == 1 && samples_.random_flip;

@@ -19,10 +19,10 @@ namespace millrace::data {
 
 struct ImageSamples {
   std::string field = "image";
-  std::int64_t height = 224;  // height of the crop. Images are never resized; an image smaller than the crop is an error
+  std::int64_t height = 224;  // height of the crop; images are never resized, and an image smaller than the crop is an error
   std::int64_t width = 224;
   Pixels pixels = Pixels::rgb;
-  bool random_crop = true;   // true: the place is drawn anew at each read; false: the crop is centred
+  bool random_crop = true;   // true: the place of the crop is drawn anew at each read; false: the crop is centred
   bool random_flip = false;  // true: half of the reads swap left and right
   // True: decodes a JPEG at 1/2, 1/4 or 1/8 of its size if it still covers the crop. The crop then shows more of the image, with
   // less work.
@@ -49,7 +49,7 @@ class ImageSource final : public Source {
   [[nodiscard]] std::string describe(std::int64_t index) const override {
     return files_[static_cast<std::size_t>(index)].string();
   }
-  [[nodiscard]] std::string read_as() const override;  // from the headers of up to 1,000 files
+  [[nodiscard]] std::string read_as() const override;  // returns a text that is made from the headers of up to 1,000 files
   [[nodiscard]] std::vector<std::string> value_names(std::string_view field) const override {
     return field == "label" ? classes_ : std::vector<std::string>();
   }

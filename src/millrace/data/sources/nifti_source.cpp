@@ -26,7 +26,7 @@ bool holds(const Shape& volume, const Shape& patch) {
   return true;
 }
 
-// The row as floats. The cast is safe: a slot begins at a multiple of 64 bytes, and a row consists of whole floats.
+// Returns the row as floats. The cast is safe: a slot begins at a multiple of 64 bytes, and a row consists of whole floats.
 std::span<float> floats_of(std::span<std::byte> row) {
   return {reinterpret_cast<float*>(row.data()), row.size() / sizeof(float)};
 }
@@ -34,7 +34,7 @@ std::span<float> floats_of(std::span<std::byte> row) {
 // The properties of a volume that are needed to cut a block from it. A volume in a cache (a part, see Source::keeps()) begins
 // with them; the voxels follow.
 struct KeptVolume {
-  std::array<std::int64_t, 7> shape{};  // NIfTI has at most seven axes
+  std::array<std::int64_t, 7> shape{};  // seven sizes, the most axes that NIfTI has
   std::int64_t rank = 0;
   double slope = 1;
   double intercept = 0;
@@ -53,8 +53,9 @@ KeptVolume kept_of(const NiftiHeader& header) {
   return kept;
 }
 
-// The content of the other file of each pair: the list names the header or the voxels, and stamps cover only what it names.
-// Without this, a run would go on with other voxels, and a cache would give the old ones. "" if no file is of a pair.
+// Returns a text about the content of the other file of each pair; "" if no file is one of a pair. The list of files names the
+// header or the voxels, and stamps cover only what the list names. Without this text, a run would resume with other voxels, and
+// a cache would give the old ones.
 std::string partners_text(std::span<const std::filesystem::path> files) {
   std::vector<std::filesystem::path> partners;
   for (const std::filesystem::path& path : files) {
@@ -78,8 +79,8 @@ std::string partners_text(std::span<const std::filesystem::path> files) {
   return " pairs crc32c " + std::to_string(crc32c(std::as_bytes(std::span(contents))));
 }
 
-// Describes the first file, and what the headers of up to kMost files say against it. Volumes that lie otherwise are mixed with
-// the others, and stored numbers mean something else in each file that has a scale of its own.
+// Describes the first file, and says how the headers of up to kMost files differ from it. Volumes with another orientation are
+// mixed with the others, and stored numbers mean something else in each file that has a scale of its own.
 std::string words_of(std::span<const std::filesystem::path> files, const NiftiHeader& first, bool as_float) {
   constexpr std::size_t kMost = 64;
   const std::size_t looked = std::min(files.size(), kMost);
@@ -100,7 +101,7 @@ std::string words_of(std::span<const std::filesystem::path> files, const NiftiHe
                 path.filename().string();
       }
     } catch (const DataError&) {
-      continue;  // the read reports the error
+      continue;  // not reported here, because the read will report the error
     }
   }
   std::string text = data::read_as(first);
@@ -148,7 +149,7 @@ void NiftiSource::judge(const std::filesystem::path& path, const NiftiHeader& he
                                                   : "use volumes of one dtype, no smaller than the patch"});
 }
 
-// Where the block begins in the volume: drawn, or centred.
+// Returns where the block begins in the volume: at a random place, or so that it is centred.
 Shape NiftiSource::place(const Shape& volume, Philox draws) const {
   Shape offset(volume.size());
   for (std::size_t axis = 0; axis < volume.size(); ++axis) {
@@ -177,8 +178,8 @@ void NiftiSource::will_need(std::span<const std::int64_t> indices, const ReadRan
   for (const std::int64_t index : indices) will_need_file(files_[static_cast<std::size_t>(index)]);
 }
 
-// The bytes of a part. A file that can't be read gets the size of the first file, because its error must come from the read,
-// where data.bad_samples applies.
+// Returns the bytes of a part. For a file that can't be read, returns the size of the first file. The file's error must come
+// from the read, because data.bad_samples applies to reads.
 std::size_t NiftiSource::part_bytes(std::int64_t part) const {
   std::atomic<std::size_t>& size = sizes_[static_cast<std::size_t>(part)];
   if (size.load(std::memory_order_relaxed) == 0) {
@@ -198,7 +199,7 @@ void NiftiSource::load(std::int64_t part, std::span<std::byte> bytes) const {
   const NiftiHeader& header = file.header();
   judge(file.path(), header);
   if (samples_.as_float && (header.dtype == DType::c64 || header.dtype == DType::c128)) {
-    // Always throws, because the voxels are complex.
+    // This call always throws, because the voxels are complex.
     std::vector<float> refused(field_.bytes() / sizeof(float));
     file.read_scaled(place(header.shape, Philox(0)), field_.shape, refused);
   }
@@ -210,7 +211,8 @@ void NiftiSource::load(std::int64_t part, std::span<std::byte> bytes) const {
   file.read(bytes.subspan(sizeof kept));
 }
 
-// The parts of a pair of files get no key, because a stamp covers only one file.
+// Returns the texts from which a cache makes the parts' keys. For a pair of files the text is "", because a stamp covers only
+// one of the two files.
 std::vector<std::string> NiftiSource::part_texts() const {
   std::vector<std::string> texts;
   for (const FileStamp& stamp : stamps()) {

@@ -15,8 +15,9 @@ namespace millrace::data {
 struct NiftiSamples {
   std::string field = "volume";
   Shape patch = {};       // size of the block, slowest axis first; empty: whole volumes, all of the same shape
-  bool random = true;     // true: the block's place is drawn anew at each read; false: the block is centred
-  bool as_float = false;  // true: f32 values, scaled by slope and intercept; false: the stored numbers, all files of one dtype
+  bool random = true;     // true: the place of the block is drawn anew at each read; false: the block is centred
+  bool as_float = false;  // true: f32 values, scaled by slope and intercept; false: the stored numbers, for which all files must
+                          // have one dtype
 };
 
 // Sample i is file i. The constructor takes dtype and shape from the first file; other files are checked when they are read.
@@ -33,7 +34,7 @@ class NiftiSource final : public Source {
   [[nodiscard]] std::string describe(std::int64_t index) const override {
     return files_[static_cast<std::size_t>(index)].string();
   }
-  [[nodiscard]] std::string read_as() const override { return read_as_; }  // describes the first file
+  [[nodiscard]] std::string read_as() const override { return read_as_; }  // the text describes the first file
   [[nodiscard]] bool looks_ahead() const override { return true; }
   void will_need(std::span<const std::int64_t> indices, const ReadRandom& random) const noexcept override;
   // A part is a whole volume as it is stored; the place of the block is drawn afterwards.
@@ -51,7 +52,7 @@ class NiftiSource final : public Source {
   std::vector<std::filesystem::path> files_;
   NiftiSamples samples_;
   Field field_;
-  std::size_t first_bytes_ = 0;                          // bytes of the part that the first file makes
+  std::size_t first_bytes_ = 0;                          // bytes of the first file's part
   mutable std::vector<std::atomic<std::size_t>> sizes_;  // bytes of each part; 0 = not read yet
   std::string fingerprint_, read_as_;
 };

@@ -31,12 +31,12 @@ class NpySource final : public Source {
   [[nodiscard]] std::vector<FileStamp> stamps() const override;
   [[nodiscard]] std::int64_t samples_per_ticket() const override { return samples_per_ticket_; }
   [[nodiscard]] Keeps keeps() const override { return Keeps::rows; }
-  [[nodiscard]] std::string describe(std::int64_t index) const override;  // such as "x.npy, label.npy row 7"
+  [[nodiscard]] std::string describe(std::int64_t index) const override;  // returns a text such as "x.npy, label.npy row 7"
 
  private:
   struct Array {
     format::NpyFile file;
-    std::vector<std::byte> loaded;  // used only for an array in Fortran order
+    std::vector<std::byte> loaded;  // the array's elements; used only for an array in Fortran order
   };
   std::vector<Array> arrays_;
   std::vector<Field> fields_;

@@ -28,7 +28,7 @@ class WindowSource final : public Source {
  private:
   std::vector<MemoryArray> arrays_;
   std::vector<Field> fields_;
-  std::vector<std::size_t> row_bytes_;  // for each array
+  std::vector<std::size_t> row_bytes_;  // for each array, the bytes of a row
   std::int64_t size_ = 0;
   std::int64_t window_;
   std::int64_t samples_per_ticket_ = 1;

@@ -24,7 +24,7 @@ namespace {
       step.text(), std::move(next));
 }
 
-// Writes an element of the dtype. Returns false if the dtype can't hold the value.
+// Writes an element of the dtype into `element`. Returns false if the dtype can't hold the value.
 bool element_of(DType dtype, double value, std::vector<std::byte>& element) {
   element.assign(size_of(dtype), std::byte{0});
   if (value == 0) return true;
@@ -103,7 +103,7 @@ class Windowing final : public Augmentation {
       }
       const std::int64_t most = length + 2 * margin;
       const std::int64_t size = place_ == Place::whole ? most : size_[a];
-      // The part must not be larger: centred, it would extend beyond both ends.
+      // The part must not be larger than the array, because a centred part would then extend beyond both ends.
       if (size > most) refuse_step(field, *this, "is smaller than the part", "take a smaller part or wider margins");
       length = size;
     }
@@ -151,7 +151,7 @@ class Windowing final : public Augmentation {
   Padding padding_;
 };
 
-// The base of steps along axes that are counted from the end.
+// The base class of steps along axes that are counted from the end.
 class AlongAxes : public Augmentation {
  public:
   explicit AlongAxes(std::vector<std::int64_t> axes) : axes_(std::move(axes)) {}
@@ -284,8 +284,8 @@ class Noise final : public Augmentation {
   double deviation_;
 };
 
-// The steps of a field. Those at the end that work in place change the result itself; the steps before them alternate between two
-// buffers.
+// The steps of a field. The last steps, if they work in place, change the result itself; the steps before them alternate between
+// two buffers.
 class Chain {
  public:
   Chain(Field field, const std::vector<Step>& steps) : steps_(steps) {
@@ -315,9 +315,9 @@ class Chain {
 
  private:
   std::vector<Step> steps_;
-  std::vector<Field> fields_;  // the field before each step, and the field after the last step
+  std::vector<Field> fields_;  // the field before each step, and after the last step
   std::vector<bool> stays_;
-  std::size_t last_elsewhere_ = 0;  // index of the last step that can't work in place; this step writes to the result
+  std::size_t last_elsewhere_ = 0;  // index of the last step that does not work in place; this step writes into the result
   std::size_t buffer_bytes_ = 0;
 };
 

@@ -33,12 +33,12 @@ namespace millrace::data {
 class Augmentation {
  public:
   virtual ~Augmentation() = default;
-  // The field that the step makes of the input `field`: dtype and shape may change, the name stays. Called once, when the source
-  // is made. Throws ConfigError with the field's name if the step does not support it.
+  // Returns the field that the step makes of the input `field`: dtype and shape may change, the name stays. Called once, when
+  // the source is made. Throws a ConfigError with the field's name if the step does not support the field.
   [[nodiscard]] virtual Field made_of(const Field& field) const = 0;
-  // The step and its parameters for the fingerprint, such as "random_flip -1 p 0.5".
+  // Returns the step and its parameters for the fingerprint, such as "random_flip -1 p 0.5".
   [[nodiscard]] virtual std::string text() const = 0;
-  // True if apply() accepts the same memory for `from` and `to`, provided that made_of(field) equals `field`.
+  // Returns true if apply() accepts the same memory for `from` and `to`, provided that made_of(field) equals `field`.
   [[nodiscard]] virtual bool works_in_place() const { return false; }
   // Computes all of `to` from `from`. `field` describes `from`, and made_of(field) describes `to`. `random` is the beginning of
   // the stream for this step and sample.
@@ -47,34 +47,35 @@ class Augmentation {
 
 using Step = std::shared_ptr<const Augmentation>;
 
-// A source whose samples are those of `source` with the steps applied, in order, to each of `fields`; other fields stay
-// unchanged. All fields of a call get the same random numbers, so a picture and its mask of the same height and width are cropped
-// and flipped alike. For steps on one field only (noise on the picture), or for separate draws, wrap the result in another call.
-// Throws ConfigError for a missing field, or a field that a step does not support.
+// Returns a source whose samples are those of `source` with the steps applied, in order, to each of `fields`; other fields stay
+// unchanged. All fields of a call get the same random numbers, so a picture and its mask of the same height and width are
+// cropped and flipped alike. For steps on one field only (noise on the picture), or for separate draws, wrap the result in
+// another call. Throws ConfigError for a missing field, or a field that a step does not support.
 [[nodiscard]] std::shared_ptr<const Source> augment(std::shared_ptr<const Source> source, const std::vector<std::string>& fields,
                                                     const std::vector<Step>& steps);
 
 enum class Border : std::uint8_t {
   constant,  // elements outside the array are Padding::value
-  reflect    // elements outside mirror the array but not its edge: d c b [a b c d] c b a; a margin is less than the axis
+  reflect    // elements outside are a mirror image of the array without its edge: d c b [a b c d] c b a; a margin is less than
+             // the axis
 };
 
 struct Padding {
-  Shape margin = {};  // for each of the last axes, added on both sides; empty: no margin
+  Shape margin = {};  // for each of the last axes, the elements added on both sides; empty: no margin
   Border border = Border::constant;
-  double value = 0;  // must be a value of the dtype
+  double value = 0;  // value of the elements outside; must be a value of the dtype
 };
 
 // Cuts out a part of `size` (a number for each of the last axes) at a random place within the array and its margins. All places
-// are equally likely. `size` must not exceed the array with its margins. For any dtype.
+// are equally likely. `size` must not exceed the array with its margins. Works for any dtype.
 [[nodiscard]] Step random_crop(Shape size, Padding padding = {});
-// Cuts out the central part. If two places are equally central, the first.
+// Cuts out the central part. If two places are equally central, takes the first.
 [[nodiscard]] Step centre_crop(Shape size, Padding padding = {});
-// Adds the margins. For any dtype.
+// Adds the margins. Works for any dtype.
 [[nodiscard]] Step pad(Padding padding);
 
-// Reverses each of `axes` with `probability`; each axis is drawn separately. For any dtype. Could run on the device: at::flip of
-// the rows that were drawn.
+// Reverses each of `axes` with `probability`; each axis is drawn separately. Works for any dtype. Could run on the device:
+// at::flip of the rows that were drawn.
 [[nodiscard]] Step random_flip(std::vector<std::int64_t> axes, double probability = 0.5);
 
 // Shifts each of `axes` cyclically by 0 to its size - 1 places. For periodic arrays (angles, periodic boxes) of any dtype. Could

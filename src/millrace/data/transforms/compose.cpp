@@ -15,10 +15,11 @@ namespace {
 
 using detail::refuse_composing;
 
-// Sample i is sample indices[i] of the source. If there are no indices, it is sample i % size.
+// A source whose sample i is sample indices[i] of another source. If there are no indices, sample i is sample i % size of the
+// other source.
 class SelectedSource final : public Source {
  public:
-  // `caller`: the function that selects, such as "subset()", for messages. `text`: what it adds to the fingerprint.
+  // `caller`: the function that selects, such as "subset()", for messages. `text`: what this source adds to the fingerprint.
   SelectedSource(std::shared_ptr<const Source> source, std::int64_t size, std::vector<std::int64_t> indices, std::string caller,
                  std::string text);
 
@@ -149,11 +150,11 @@ class ConcatSource final : public Source {
 
  private:
   void check_fields() const;
-  // The number of the source that holds sample (or part) number `index`; `first` has the first number of each source.
+  // Returns the number of the source that holds sample (or part) number `index`; `first` has the first number of each source.
   [[nodiscard]] static std::size_t at(const std::vector<std::int64_t>& first, std::int64_t index) {
     return static_cast<std::size_t>(std::upper_bound(first.begin(), first.end(), index) - first.begin()) - 1;
   }
-  // Calls use(source, indices in that source, place of the first in `indices`) for each run of indices of the same source.
+  // For each run of indices of the same source, calls use(source, indices in that source, place of the run in `indices`).
   template <class Use>
   void in_runs(std::span<const std::int64_t> indices, Use use) const;
   [[nodiscard]] bool any_of(bool (Source::*property)() const) const {
@@ -169,8 +170,8 @@ class ConcatSource final : public Source {
   std::vector<detail::PartsView> views_;
   std::vector<std::size_t> field_bytes_;
   std::vector<std::int64_t> first_{0};  // number of each source's first sample, and at the end the number of all samples
-  // Part 0 is a dummy of one byte. It stands in for a source that keeps nothing, or that has fewer parts a sample than another
-  // source.
+  // Part 0 is one byte without meaning. A sample has it in place of parts if its source keeps nothing, or has fewer parts a
+  // sample than another source.
   std::vector<std::int64_t> first_part_{1};
   std::size_t parts_per_sample_ = 1;
 };
@@ -250,7 +251,8 @@ void ConcatSource::will_need(std::span<const std::int64_t> indices, const ReadRa
   });
 }
 
-// Adds the number of the source to the names, because two sources may have files of the same name in different folders.
+// Returns the stamps of all sources, with the number of the source added to the names, because two sources may have files of the
+// same name in different folders.
 std::vector<FileStamp> ConcatSource::stamps() const {
   std::vector<std::vector<FileStamp>> each;
   each.reserve(sources_.size());
@@ -283,7 +285,7 @@ std::string ConcatSource::read_as() const {
   return joined(texts, "; ");
 }
 
-// Empty if the sources disagree, because a number then means something different in each source.
+// Returns the names of the values; none if the sources disagree, because a number then means something different in each source.
 std::vector<std::string> ConcatSource::value_names(std::string_view field) const {
   std::vector<std::string> names = sources_.front()->value_names(field);
   const bool agree = std::ranges::all_of(sources_, [&](const auto& source) { return source->value_names(field) == names; });

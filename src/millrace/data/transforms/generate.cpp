@@ -10,7 +10,7 @@
 namespace millrace::data {
 namespace {
 
-constexpr std::size_t kBytesOfATicket = std::size_t{1} << 16U;  // a function does more work per byte than a copy
+constexpr std::size_t kBytesOfATicket = std::size_t{1} << 16U;  // less than for a copy, which is less work per byte
 
 class GeneratedSource final : public Source {
  public:
@@ -74,8 +74,8 @@ GeneratedSource::GeneratedSource(const std::string& name, std::int64_t size, std
   for (const std::size_t bytes : field_bytes_) sample_bytes += bytes;
   if (about_.keeps != Keeps::rows)
     samples_per_ticket_ = std::max<std::int64_t>(1, static_cast<std::int64_t>(kBytesOfATicket / sample_bytes));
-  // An earlier version ran a map over numbers. The fingerprint keeps its words, so that snapshots of that version can be
-  // resumed.
+  // An earlier version implemented this source as a map over numbers. The fingerprint keeps the words of that version, so that
+  // its snapshots can be resumed.
   fingerprint_ = "map " + quoted(name) + " to " + detail::text_of(fields_) + " of (" + std::to_string(size_) + " numbers)";
 }
 

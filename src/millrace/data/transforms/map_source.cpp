@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t kScratchAlignment = 64;
 // Bytes that are read from the inner source at once: few enough to stay in a core's cache.
 constexpr std::size_t kBlockBytes = std::size_t{1} << 18U;
-constexpr std::size_t kTicketBytes = std::size_t{1} << 16U;  // less than for copying, because a map does more work on each byte
+constexpr std::size_t kTicketBytes = std::size_t{1} << 16U;  // less than for a copy, which is less work per byte
 
 class MapSource final : public Source {
  public:
@@ -57,10 +57,10 @@ class MapSource final : public Source {
   std::vector<Field> fields_;
   std::vector<std::size_t> field_bytes_;
   std::vector<std::size_t> inner_bytes_;   // bytes of each field of source_
-  std::vector<std::size_t> passes_to_;     // for each field of source_, its number here, or kNowhere
-  std::vector<std::size_t> inner_offset_;  // for each field that is not passed on, where it begins in a sample's scratch memory
-  std::size_t scratch_bytes_ = 0;          // bytes of a sample's scratch memory
-  std::vector<std::size_t> made_;          // mapping_.makes[m] is fields_[made_[m]]
+  std::vector<std::size_t> passes_to_;     // for each field of source_: its number among the fields of this source, or kNowhere
+  std::vector<std::size_t> inner_offset_;  // for each field that is not passed on: its place in a sample's scratch memory
+  std::size_t scratch_bytes_ = 0;          // bytes of the scratch memory of a sample
+  std::vector<std::size_t> made_;          // numbers of the made fields: mapping_.makes[m] is fields_[made_[m]]
   std::int64_t samples_per_ticket_ = 1;
   std::string fingerprint_;
 };
@@ -110,7 +110,8 @@ void MapSource::declare_fields() {
   }
 }
 
-// Empty for a field that the function makes, because its values differ from those of the source's field of that name.
+// Returns the names of a field's values. There are none for a field that the function makes, because its values differ from
+// those of the source's field of that name.
 std::vector<std::string> MapSource::value_names(std::string_view field) const {
   const bool made = std::ranges::any_of(mapping_.makes, [&](const Field& one) { return one.name == field; });
   return made ? std::vector<std::string>() : source_->value_names(field);
@@ -148,7 +149,7 @@ void MapSource::finish(std::int64_t index, std::span<const std::span<const std::
                        const ReadRandom& random) const {
   detail::FieldPointers<const std::byte> in(inner_bytes_.size());
   const std::span<const std::size_t> offsets = view_.field_offsets();
-  if (!offsets.empty() || inner_bytes_.empty()) {  // takes the samples directly from memory
+  if (!offsets.empty() || inner_bytes_.empty()) {  // the samples are in memory, so no copy is needed
     for (std::size_t f = 0; f < offsets.size(); ++f) {
       in[f] = parts[0].data() + offsets[f];
       if (passes_to_[f] != kNowhere) std::memcpy(rows.field_data[passes_to_[f]], in[f], inner_bytes_[f]);

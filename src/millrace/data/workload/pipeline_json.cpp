@@ -26,7 +26,7 @@ Json values_of(const Part& part, const config::Schema& schema) {
 
 namespace {
 
-// The kind of a part or step among `kinds`.
+// Returns the kind among `kinds` that a part or step names.
 template <class Kind>
 const Kind& kind_of(const Part& part, const std::vector<Kind>& kinds, const std::string& called) {
   const auto names = [&] { return "it is one of " + joined(kinds, ", ", &Kind::name); };

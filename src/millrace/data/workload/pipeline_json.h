@@ -23,16 +23,16 @@ namespace millrace::data {
 
 struct PipelineInput {
   std::filesystem::path folder;                 // relative paths start here; empty: the current folder
-  std::string name = "the pipeline";            // the beginning of places in messages, such as a file
+  std::string name = "the pipeline";            // what stands before a place in messages, such as the name of a file
   std::vector<MapFunction> functions = {};      // functions of the parts of kind "map", by number; JSON can't hold functions
   std::vector<std::string>* notices = nullptr;  // gets lines about the data, such as how many files of a folder are not read
 };
 
-// Opens the sources. ConfigError lists what is wrong with a part and names its place ("w.json, data.of"); DataError is about
-// files.
+// Opens the sources of a pipeline. A ConfigError lists what is wrong with a part and names its place ("w.json, data.of"); a
+// DataError is about files.
 [[nodiscard]] Pipeline pipeline_from(const Json& json, const PipelineInput& input);
 
-// The kinds of parts and steps with their keys, for help.
+// Returns the kinds of parts and steps with their keys, for help.
 [[nodiscard]] std::string pipeline_kinds_text();
 
 }  // namespace millrace::data

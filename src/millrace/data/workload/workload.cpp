@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 void check_ranks(const Workload& workload) {
   const LoaderKeys& keys = workload.loader;
-  constexpr std::int64_t kMostRanks = std::int64_t{1} << 20U;  // a larger number would be cut to an int
+  constexpr std::int64_t kMostRanks = std::int64_t{1} << 20U;  // a larger number would not fit into an int
   if (keys.rank < keys.ranks && keys.ranks_here <= keys.ranks && keys.ranks <= kMostRanks) return;
   throw ConfigError(Message{.what = "rank " + std::to_string(keys.rank) + " of " + std::to_string(keys.ranks) + ", " +
                                     std::to_string(keys.ranks_here) + " of them on this machine",

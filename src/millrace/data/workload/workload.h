@@ -66,22 +66,22 @@ struct LoaderKeys {
 };
 
 struct Workload {
-  Json data;                               // the pipeline: see pipeline_json.h
-  LoaderKeys loader;                       // the other keys
-  std::string name;                        // the beginning of places in messages
-  std::vector<MapFunction> functions;      // see PipelineInput
-  [[nodiscard]] std::string kind() const;  // kind of the topmost part
+  Json data;                               // the JSON of the pipeline: see pipeline_json.h
+  LoaderKeys loader;                       // all keys of the JSON except "data"
+  std::string name;                        // what stands before a place in messages
+  std::vector<MapFunction> functions;      // see PipelineInput::functions
+  [[nodiscard]] std::string kind() const;  // returns the kind of the topmost part
 };
 
-// The keys for help: the loader's, and those of each kind of part.
+// Returns the keys for help: the loader's, and those of each kind of part.
 [[nodiscard]] std::string workload_help();
 
-// ConfigError lists all that is wrong with the loader's keys. The pipeline is checked when it is opened. `name`: the name of the
-// file.
+// Parses a workload. A ConfigError lists all that is wrong with the loader's keys. The pipeline is checked when it is opened.
+// `name`: the name of the file.
 [[nodiscard]] Workload parse_workload(std::string_view json, const std::string& name);
 [[nodiscard]] Workload read_workload(const std::filesystem::path& file);
 
-// A workload whose files are opened; their names are relative to `folder`. The cache is in front of the sources.
+// A workload whose files are open; names of files are relative to `folder`. The cache is in front of the sources.
 struct OpenWorkload {
   Pipeline pipeline;
   LoaderOptions options;
@@ -97,9 +97,9 @@ struct LoaderRates {
   std::int64_t batches = 0;
   double seconds = 0;
   double first_batch = 0;             // from the construction of the loader to its first batch
-  std::vector<double> turn_rounds;    // for each complete epoch, from its last batch to the first batch of the next epoch
+  std::vector<double> turn_rounds;    // for each complete epoch: from its last batch to the next epoch's first
   double cpu_seconds = 0;             // CPU time of the process
-  double wait_p50 = 0, wait_p99 = 0;  // time that next() waits: median and 99th percentile
+  double wait_p50 = 0, wait_p99 = 0;  // time that next() waits: the median and the 99th percentile
   [[nodiscard]] Json to_json() const;
 };
 

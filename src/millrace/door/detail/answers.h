@@ -12,16 +12,16 @@
 
 namespace millrace::door::detail {
 
-[[nodiscard]] std::string text_of(const Json& json);  // bytes that are not UTF-8 are replaced
+[[nodiscard]] std::string text_of(const Json& json);  // returns the JSON's text; replaces bytes that are not UTF-8
 
-// Keeps the text until this thread's next call.
+// Returns `text` and keeps it until this thread's next call.
 [[nodiscard]] const char* say(std::string text);
 
 // Keeps a failure of this thread for headrace_error().
 void keep_failure(std::string_view kind, const Message& message);
-void keep_failure(const ConfigError& error);  // its problems become one message with a line for each problem
+void keep_failure(const ConfigError& error);  // the problems of `error` become one message, with a line for each problem
 
-// This thread's latest failure as JSON; "" = there was no failure.
+// Returns this thread's latest failure as JSON; "" if there was no failure.
 [[nodiscard]] const std::string& failure();
 
 // Calls `work`. If it throws, keeps the failure and returns `otherwise`.

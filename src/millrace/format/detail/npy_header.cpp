@@ -20,7 +20,7 @@ static_assert(std::endian::native == std::endian::little, "byte orders below are
 constexpr std::string_view kMagic("\x93NUMPY", 6);
 constexpr std::size_t kMaxRank = 64;
 
-// NumPy's names, without the byte order.
+// NumPy's names of the types, without the byte order.
 constexpr std::array<std::pair<DType, std::string_view>, 14> kNames = {{{DType::boolean, "b1"},
                                                                         {DType::u8, "u1"},
                                                                         {DType::i8, "i1"},
@@ -98,7 +98,8 @@ class Parser {
     return "";
   }
 
-  // True for names of NumPy's other types (text, bytes, dates, objects, long floats): "<U2", "|S10", "<M8[ns]", "|O", "<f16".
+  // Returns true for names of NumPy's other types (text, bytes, dates, objects, long floats): "<U2", "|S10", "<M8[ns]", "|O",
+  // "<f16".
   static bool is_of_numpy(std::string_view name) {
     if (name.size() < 2 || std::string_view("<>|=").find(name[0]) == std::string_view::npos) return false;
     const std::string_view word = name.substr(1);
@@ -133,7 +134,7 @@ class Parser {
       if (layout.shape.size() == kMaxRank) return "the array has more than 64 dimensions";
       layout.shape.push_back(size);
       position_ += static_cast<std::size_t>(end - begin);
-      eat('L');  // Python 2 wrote long numbers this way
+      eat('L');  // Python 2 wrote an L after a long number
       comma = eat(',');
       if (!comma && !at(')')) return unexpected("',' or ')'");
     }
@@ -151,7 +152,7 @@ class Parser {
   }
   bool eat(char c) noexcept { return at(c) && ++position_ > 0; }
 
-  // Escapes are rejected: no key and no dtype needs one.
+  // Reads a string. Escapes are rejected, because no key and no dtype needs one.
   bool string(std::string& out) {
     skip_space();
     if (position_ == text_.size() || (text_[position_] != '\'' && text_[position_] != '"')) return false;
@@ -175,7 +176,7 @@ class Parser {
   bool is_unread_ = false;
 };
 
-// Walks the output in C order and copies each element from its place in the input, where the first axis is the fastest.
+// Walks over the output in C order and copies each element from its place in the input, where the first axis varies fastest.
 void transpose(const NpyLayout& layout, std::span<const std::byte> in, std::span<std::byte> out) {
   const std::size_t element = size_of(layout.dtype);
   const std::size_t rank = layout.shape.size();

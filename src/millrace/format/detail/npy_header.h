@@ -8,12 +8,12 @@
 
 namespace millrace::format::detail {
 
-inline constexpr std::size_t kNpyPrologue = 12;          // upper limit of the magic, version and length
-inline constexpr std::uint64_t kNpyHeaderLimit = 65536;  // a header is some 100 bytes; objects and records may need more
+inline constexpr std::size_t kNpyPrologue = 12;          // the magic, the version and the length take at most this many bytes
+inline constexpr std::uint64_t kNpyHeaderLimit = 65536;  // a header has some 100 bytes; objects and records may need more
 
 struct NpyPrologue {
   std::uint64_t text_at = 0;
-  std::uint64_t header_bytes = 0;  // size of the whole header
+  std::uint64_t header_bytes = 0;  // size of the header with its magic, version and length
   std::string problem;             // what is wrong; "" = the header is valid
 };
 // `start` is the beginning of the file: kNpyPrologue bytes, or the whole file if it has fewer.
@@ -31,8 +31,8 @@ struct ParsedNpy {
 // Header of version 1.0 for an array in C order. Throws DataError as write_npy() does.
 [[nodiscard]] std::string npy_header(DType dtype, const Shape& shape, std::size_t bytes);
 
-// Converts elements from the file's order to C order and this machine's byte order. `in` and `out` have layout.bytes and don't
-// overlap.
+// Converts elements from the file's order to C order and this machine's byte order. `in` and `out` have layout.bytes bytes and
+// don't overlap.
 void to_native(const NpyLayout& layout, std::span<const std::byte> in, std::span<std::byte> out);
 
 }  // namespace millrace::format::detail

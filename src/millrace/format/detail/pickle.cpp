@@ -99,7 +99,7 @@ constexpr std::array kRefused = {
     OpcodeName{'1', "POP_MARK"},
 };
 
-// Thrown only inside this file.
+// Thrown only inside this file, for a pickle that is refused.
 struct Refused {
   std::string why;
   bool is_unread = false;
@@ -155,8 +155,8 @@ class Machine {
     if (stack_.size() == kMostPickleNodes) throw Refused{"it nests too deeply"};
     stack_.push_back(node);
   }
-  // The number of values at the bottom of the stack that an opcode may not take: those below the innermost mark. Without a mark
-  // it may take all values.
+  // Returns how many values at the bottom of the stack an opcode may not take: those below the innermost mark. Without a mark an
+  // opcode may take all values.
   std::size_t floor() const { return marks_.empty() ? 0 : marks_.back(); }
   std::uint32_t pop() {
     if (stack_.size() <= floor()) throw Refused{"an opcode takes more values than there are"};
@@ -177,7 +177,7 @@ class Machine {
     return node(stack_.back());
   }
 
-  // Runs one opcode; false after STOP.
+  // Runs one opcode. Returns false after STOP.
   bool step() {
     opcode_at_ = at_;
     const auto opcode = static_cast<unsigned char>(take(1)[0]);
@@ -245,7 +245,7 @@ class Machine {
       case 0x8a:  // LONG1
         long_integer(take(number(1)));
         return true;
-      case 'G': {  // BINFLOAT, the only number stored with its first byte first
+      case 'G': {  // BINFLOAT, the only number whose most significant byte comes first
         std::uint64_t bits = 0;
         for (const char c : take(8)) bits = bits << 8U | static_cast<unsigned char>(c);
         make(PickleKind::real).real = std::bit_cast<double>(bits);
@@ -262,7 +262,7 @@ class Machine {
     }
   }
   void integer(std::int64_t value) { make(PickleKind::integer).integer = value; }
-  // Two's complement, least significant byte first.
+  // Reads a whole number in two's complement, least significant byte first.
   void long_integer(std::string_view bytes) {
     const bool negative = !bytes.empty() && static_cast<signed char>(bytes.back()) < 0;
     const bool unsigned_fits = bytes.size() == 9 && bytes.back() == 0;
@@ -337,7 +337,7 @@ class Machine {
     switch (opcode) {
       case 'q':  // BINPUT
       case 'r':  // LONG_BINPUT
-        top();   // throws if the stack is empty
+        top();   // called because it throws if the stack is empty
         memo_[static_cast<std::uint32_t>(number(opcode == 'q' ? 1 : 4))] = stack_.back();
         if (memo_.size() > kMostPickleNodes) throw Refused{"it remembers too many values"};
         return true;
@@ -370,13 +370,13 @@ class Machine {
     }
   }
 
-  // Makes an object of a class outside the list, without arguments; its attributes may follow.
+  // Makes an object, without arguments, of a class outside the list. The object's attributes may follow.
   void new_object() {
     const std::uint32_t arguments = pop();
     const std::uint32_t made = pop();
     if (node(made).kind != PickleKind::foreign)
       throw Refused{"opcode NEWOBJ (0x81) of " + describe(node(made)) + " is not allowed", true};
-    if (node(made).text.starts_with("torch"))  // a whole pickled module: its weights would not be found under their names
+    if (node(made).text.starts_with("torch"))  // a whole pickled module, whose weights would not be found under their names
       throw Refused{"global " + class_name(node(made)) + " is not allowed", true};
     if (node(arguments).kind != PickleKind::tuple || !node(arguments).items.empty())
       throw Refused{"an object of class " + class_name(node(made)) + " is made with arguments", true};
@@ -384,7 +384,8 @@ class Machine {
     make(PickleKind::object).text = name;
   }
 
-  // Returns a copy. The tuple must be short, because a long tuple could be copied once for every three bytes of the file.
+  // Returns a copy of a tuple's elements. The tuple must be short, because a file could have a long tuple copied once for every
+  // three bytes.
   std::vector<std::uint32_t> short_tuple(std::uint32_t index, const char* role) {
     constexpr std::size_t kMost = 64;
     const PickleNode& tuple = node(index);
@@ -393,7 +394,7 @@ class Machine {
     return tuple.items;
   }
 
-  // Records a call that Python would make.
+  // Makes a node of a call that Python would make here.
   void reduce() {
     const std::uint32_t arguments = pop();
     const std::uint32_t callee = pop();
@@ -424,8 +425,8 @@ class Machine {
     }
   }
 
-  // Gives the attributes to an object of a class outside the list. Attributes of a dict, such as the versions of modules in a
-  // state_dict, are dropped, because they are not among its items.
+  // Takes the attributes of an object, which are kept if the object's class is outside the list. The attributes of a dict, such
+  // as the versions of modules in a state_dict, are dropped, because they are not among its items.
   void build() {
     const std::uint32_t state = pop();
     PickleNode& target = top();

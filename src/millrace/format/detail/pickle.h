@@ -1,7 +1,7 @@
 // Reads the part of Python's pickle that torch.save writes (protocol 2), as data. No function is called and no module is
-// imported. A global must be a word of a fixed list; a call becomes a node, which the caller interprets. For a class outside the
-// list, only the name is kept. An object of such a class is read as the dict of its attributes if it is made without arguments.
-// Every other use of such a class, and every other opcode, is rejected by name.
+// imported. A global must be a word of a fixed list (PickleWord), and a call of such a word becomes a node, which the reader's
+// caller interprets. Of a class outside the list only the name is kept. An object of such a class that is made without arguments
+// is read as the dict of its attributes. Every other use of such a class, and every other opcode, is rejected by name.
 #pragma once
 
 #include <cstdint>
@@ -21,17 +21,17 @@ enum class PickleWordKind : std::uint8_t {
   storage,            // torch.FloatStorage ... of `dtype`
   untyped_storage,    // torch.storage.UntypedStorage
   dtype,              // torch.float32 ...
-  rebuild_tensor,     // (storage, offset, sizes, strides)
-  rebuild_tensor_v2,  // (storage, offset, sizes, strides, requires_grad, hooks[, metadata])
-  rebuild_tensor_v3,  // (storage, offset, sizes, strides, requires_grad, hooks, dtype[, metadata])
-  rebuild_parameter,  // (tensor, requires_grad, hooks[, state])
+  rebuild_tensor,     // arguments: (storage, offset, sizes, strides)
+  rebuild_tensor_v2,  // arguments: (storage, offset, sizes, strides, requires_grad, hooks[, metadata])
+  rebuild_tensor_v3,  // arguments: (storage, offset, sizes, strides, requires_grad, hooks, dtype[, metadata])
+  rebuild_parameter,  // arguments: (tensor, requires_grad, hooks[, state])
 };
 
-// A global that is allowed.
+// A global that is in the list of allowed globals.
 struct PickleWord {
   std::string_view module, name;
   PickleWordKind kind;
-  DType dtype = DType::f32;  // element type of a storage or dtype
+  DType dtype = DType::f32;  // for a storage or a dtype: the element type
 };
 [[nodiscard]] std::span<const PickleWord> pickle_words() noexcept;
 
@@ -48,20 +48,20 @@ enum class PickleKind : std::uint8_t {
   word,
   call,
   persistent,
-  foreign,  // a class outside the list of words
-  object    // an object of such a class
+  foreign,  // a class that is not in the list of words
+  object    // an object of a foreign class
 };
 
 // A node refers to other nodes by their index. Containers may be shared and may contain themselves.
 struct PickleNode {
   PickleKind kind = PickleKind::none;
   union {
-    std::int64_t integer = 0;        // boolean (0, 1), integer
-    std::uint64_t unsigned_integer;  // above the largest std::int64_t
+    std::int64_t integer = 0;        // the value of a boolean (0 or 1) or an integer
+    std::uint64_t unsigned_integer;  // an integer above the largest std::int64_t
     double real;
   };
-  const PickleWord* word = nullptr;  // of a word: the global; of a call: the global that would be called
-  std::string_view text;             // view of the pickle: a text's UTF-8, or the class of a foreign or object (class_name())
+  const PickleWord* word = nullptr;  // for a word: the global; for a call: the global that would be called
+  std::string_view text;             // part of the pickle: a text, or the class of a foreign or an object (class_name())
   // The content depends on the kind: the elements of a list or tuple; key, value, key, ... of a dict; the arguments of a call;
   // the id of a persistent; empty or the dict of attributes for an object.
   std::vector<std::uint32_t> items;
@@ -70,19 +70,20 @@ struct PickleNode {
 struct Pickled {
   std::vector<PickleNode> nodes;
   std::uint32_t root = 0;
-  std::string problem;     // what is wrong, and at which byte; then the rest is meaningless. "" if nothing is wrong
+  std::string problem;     // what is wrong, and at which byte; the other members are then meaningless. "" if nothing is wrong
   bool is_unread = false;  // the pickle is intact, but has an opcode or a class that Millrace does not read
 };
 
-inline constexpr std::size_t kMostPickleNodes = 2'000'000;  // some 80,000 tensors; bounds the memory to 200 MB
+inline constexpr std::size_t kMostPickleNodes = 2'000'000;  // enough for some 80,000 tensors; limits the memory to 200 MB
 
-// `bytes` must outlive the result. Memory is bounded by the number of bytes and by the limit above; time is linear.
+// Reads a pickle; `bytes` must outlive the result. The number of bytes and the limit above bound the memory; the time is linear
+// in the number of bytes.
 [[nodiscard]] Pickled unpickle(std::string_view bytes);
 
-// The class of a foreign or an object, in quotes, such as "collections.deque": for messages.
+// Returns the class of a foreign or an object, in quotes, for messages: "collections.deque".
 [[nodiscard]] std::string class_name(const PickleNode& node);
 
-// "a list", "text", "torch.FloatStorage": for messages.
+// Returns what the node is, for messages: "a list", "text", "torch.FloatStorage".
 [[nodiscard]] std::string describe(const PickleNode& node);
 
 }  // namespace millrace::format::detail

@@ -14,9 +14,9 @@ namespace {
 using Kind = PickleWordKind;
 
 constexpr std::size_t kMostLevels = 64;
-constexpr std::size_t kMostDimensions = 64;  // torch's own limit
+constexpr std::size_t kMostDimensions = 64;  // the limit that torch itself has
 constexpr std::size_t kLongestName = 1000;
-constexpr std::size_t kMostNameBytes = std::size_t{1} << 26U;  // limit for all names together
+constexpr std::size_t kMostNameBytes = std::size_t{1} << 26U;  // limit on the bytes of all names together
 
 constexpr const char* kToFloat =
     "in Python, save such tensors as float32: torch.save({name: x.float() if x.is_floating_point() else x for name, x in "
@@ -25,7 +25,7 @@ constexpr const char* kToPlain =
     "in Python, save copies: torch.save({name: x.detach().resolve_conj().resolve_neg().clone() for name, x in "
     "state_dict.items()}, path)";
 
-// The remedy for an element type such as "torch.bits8". torch itself converts only types of 8 bits to numbers.
+// Returns the remedy for an element type such as "torch.bits8". torch itself converts only types of 8 bits to numbers.
 std::string remedy_of(const std::string& type) {
   if (type.find("float8") != std::string::npos) return kToFloat;
   return "in Python, save their bytes: torch.save({name: x.view(torch.uint8) if x.dtype == " + type +
@@ -69,8 +69,8 @@ class Interpreter {
     if (twice != entries.end()) throw RefusedContent{"the name " + quoted(twice->name) + " occurs twice", true};
   }
 
-  // Visits a value and everything inside it. Shared containers are visited each time, so that a few bytes can stand for any
-  // number of entries; the entries are therefore counted.
+  // Visits a value and everything inside it. A shared container is visited once for each place in which it occurs. So a few
+  // bytes can stand for any number of entries, and the entries are counted.
   void visit(const PickleNode& value, const std::string& name, std::size_t level) {
     if (level > kMostLevels) throw RefusedContent{"it is nested more than 64 levels deep, or holds itself", true};
     if (++visits_ > kMostPickleNodes || (name_bytes_ += name.size()) > kMostNameBytes) {
@@ -185,7 +185,7 @@ class Interpreter {
     content_.tensors.push_back(std::move(tensor));
   }
 
-  // Reads the last argument of a rebuild call: None, or a dict of operations that torch defers until it needs the elements.
+  // Reads the last argument of a rebuild call: None, or a dict of operations that torch postpones until it needs the elements.
   void left_for_later(const PickleNode& content, PtTensor& tensor) const {
     if (content.kind == PickleKind::none) return;
     const auto refuse = [&](const std::string& what) {
@@ -218,7 +218,7 @@ class Interpreter {
     return numbers;
   }
 
-  // Index of the storage named by ("storage", type, key, location, elements).
+  // Returns the index of the storage that ("storage", type, key, location, elements) names.
   std::size_t storage(const PickleNode& id, const std::string& name, std::optional<DType>& dtype) {
     const auto is = [&](std::size_t i, PickleKind kind) { return node(id.items[i]).kind == kind; };
     const bool known = id.kind == PickleKind::persistent && id.items.size() == 5 && is(0, PickleKind::text) &&
@@ -246,18 +246,18 @@ class Interpreter {
     return found->second;
   }
 
-  // Sets tensor.bytes, and `repeats` if the view fits but uses some elements several times. Returns why the view does not fit its
-  // storage; "" if it fits.
+  // Sets tensor.bytes. Sets `repeats` if the view fits but uses some elements several times. Returns why the view does not fit
+  // its storage; "" if it fits.
   std::string place(PtTensor& tensor, bool& repeats) {
     const std::uint64_t width = size_of(tensor.dtype);
-    const std::uint64_t limit = content_.storages[tensor.storage].bytes / width;  // elements of the storage
+    const std::uint64_t limit = content_.storages[tensor.storage].bytes / width;  // number of elements in the storage
     const auto outside = [&] {
       return "of shape " + to_text(tensor.shape) + " and strides " + to_text(tensor.strides) + " from element " +
              std::to_string(tensor.first) + " on does not fit its storage of " + std::to_string(limit) + " elements";
     };
     if (tensor.shape.size() != tensor.strides.size())
       return "has " + std::to_string(tensor.shape.size()) + " sizes and " + std::to_string(tensor.strides.size()) + " strides";
-    // A tensor without elements needs valid strides too, so its sizes of 0 count as 1.
+    // A tensor without elements needs valid strides too, so its sizes of 0 are counted as 1.
     Shape sizes = tensor.shape;
     std::replace(sizes.begin(), sizes.end(), std::int64_t{0}, std::int64_t{1});
     const std::optional<std::int64_t> count = element_count(tensor.shape);

@@ -20,13 +20,14 @@ struct PtContent {
   std::vector<PtTensor> tensors;  // sorted by name; each lies inside the claimed size of its storage
   std::vector<PtValue> values;    // sorted by name
   std::vector<PtStorageClaim> storages;
-  std::uint64_t reach = 0;  // bytes of the file that reading all tensors touches
+  std::uint64_t reach = 0;  // number of the file's bytes that are needed to read all tensors
   std::string problem;      // what is wrong; "" = the file is valid
   std::string remedy;       // a special remedy for the problem; "" = the usual one
   bool is_unread = false;   // the problem is something valid that Millrace does not read
 };
 
-// A container that occurs in several places is listed in each of them, within limits; one that contains itself is rejected.
+// Finds the tensors and the values. A container that occurs in several places is listed in each of them, within limits; a
+// container that contains itself is rejected.
 [[nodiscard]] PtContent interpret(const Pickled& pickled);
 
 }  // namespace millrace::format::detail

@@ -23,7 +23,7 @@ std::string shown_name(std::string_view name) {
   return name.size() <= kShownName ? millrace::quoted(name) : millrace::quoted(name.substr(0, kShownName)) + "...";
 }
 
-// What the parser expects next. Each level of the header has its own state, so that depth is bounded by construction.
+// What the parser expects next. Each level of the header has its own state, so the depth can't exceed the number of states.
 enum class Place : std::uint8_t {
   start,
   names,
@@ -48,7 +48,7 @@ class Handler {
   using string_t = Json::string_t;
   using binary_t = Json::binary_t;
 
-  bool null() {  // some writers store null if there is no metadata
+  bool null() {  // some writers store null instead of metadata
     return place_ == Place::entry_value && key_ == "__metadata__" ? move_to(Place::names) : unexpected("null");
   }
   bool boolean(bool) { return unexpected("a boolean"); }
@@ -194,7 +194,7 @@ class Handler {
   bool has_dtype_ = false, has_shape_ = false, has_offsets_ = false;
 };
 
-// Describes what is wrong with the layout; "" if the tensors follow each other and fill the data exactly.
+// Returns what is wrong with the layout; "" if the tensors follow each other and fill the data exactly.
 std::string check_layout(const std::vector<StoredTensor>& tensors, std::uint64_t data_bytes) {
   std::vector<const StoredTensor*> by_offset;
   by_offset.reserve(tensors.size());
@@ -209,7 +209,7 @@ std::string check_layout(const std::vector<StoredTensor>& tensors, std::uint64_t
              (tensor->offset < end ? ", inside the tensor before it" : ", which leaves a hole before it") + " (expected " +
              std::to_string(end) + ")";
     }
-    end += tensor->bytes;  // cannot wrap: offset + bytes was read as one 64-bit number
+    end += tensor->bytes;  // the sum can't overflow, because offset + bytes was read as one 64-bit number
     if (end > data_bytes) {
       return "tensor " + shown_name(tensor->name) + " ends at data byte " + std::to_string(end) + ", but the file holds only " +
              std::to_string(data_bytes) + ": it was cut off";

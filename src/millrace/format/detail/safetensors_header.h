@@ -9,7 +9,7 @@
 
 namespace millrace::format::detail {
 
-inline constexpr std::uint64_t kHeaderLimit = 100'000'000;  // as in the reference implementation
+inline constexpr std::uint64_t kHeaderLimit = 100'000'000;  // the limit of the reference implementation
 inline constexpr std::uint64_t kLengthBytes = 8;
 
 struct Header {

@@ -26,7 +26,7 @@ inline std::vector<std::byte> picture(const PictureSize& size, std::uint64_t see
 }
 
 struct JpegKind {
-  int horizontal = 2, vertical = 2;  // luma samples per colour sample
+  int horizontal = 2, vertical = 2;  // numbers of luma samples per colour sample
   bool progressive = false;
   bool cmyk = false;
   int quality = 90;
@@ -35,7 +35,7 @@ struct JpegKind {
 inline std::vector<std::byte> encode_jpeg(const PictureSize& size, const std::vector<std::byte>& pixels, const JpegKind& kind) {
   jpeg_compress_struct info{};
   jpeg_error_mgr errors{};
-  info.err = jpeg_std_error(&errors);  // ends the test program on an error
+  info.err = jpeg_std_error(&errors);  // a libjpeg error ends the test program
   jpeg_create_compress(&info);
   unsigned char* made = nullptr;
   unsigned long bytes = 0;

@@ -13,8 +13,8 @@ namespace {
 
 constexpr std::uint32_t kLocal = 0x04034b50, kEntry = 0x02014b50, kEnd = 0x06054b50, kEnd64 = 0x06064b50, kLocator64 = 0x07064b50;
 constexpr std::size_t kLocalBytes = 30, kEntryBytes = 46, kEndBytes = 22, kEnd64Bytes = 56, kLocator64Bytes = 20;
-constexpr std::uint64_t kFull16 = 0xFFFF, kFull32 = 0xFFFFFFFF;   // such a value means that the number is in the zip64 record
-constexpr std::uint16_t kZip64Extra = 1, kPaddingExtra = 0x4246;  // the second is the "FB" field of PyTorch's writer
+constexpr std::uint64_t kFull16 = 0xFFFF, kFull32 = 0xFFFFFFFF;   // these values mean that the number is in the zip64 record
+constexpr std::uint16_t kZip64Extra = 1, kPaddingExtra = 0x4246;  // kPaddingExtra is the extra field "FB" of PyTorch's writer
 constexpr std::size_t kZip64LocalExtra = 20;
 constexpr std::uint16_t kEncrypted = 1, kUtf8Name = 1U << 11U;
 constexpr std::uint16_t kStored = 0, kDeflated = 8;
@@ -54,7 +54,7 @@ std::optional<Directory> find_directory(const InputFile& file) {
   const std::uint64_t tail = std::min<std::uint64_t>(file.size(), kEndBytes + kFull16);
   const std::vector<std::byte> bytes = part(file, file.size() - tail, tail);
   std::size_t at = tail - kEndBytes;
-  // Only the record's comment and padding, which tapes, archives and editors leave, may follow the record.
+  // Only the end record's comment and padding may follow the end record. Tapes, archives and editors leave such padding.
   while (number(bytes, at, 4) != kEnd || !ends_behind(std::span(bytes).subspan(at + kEndBytes), number(bytes, at + 20, 2))) {
     if (at-- == 0) return std::nullopt;
   }
@@ -77,7 +77,7 @@ std::optional<Directory> find_directory(const InputFile& file) {
   return found;
 }
 
-// Replaces numbers that did not fit into 32 bits by those of the zip64 record; false if the record lacks one of them.
+// Replaces numbers that did not fit into 32 bits by those of the zip64 record. Returns false if the record lacks one of them.
 bool take_zip64(std::span<const std::byte> extra, ZipMember& member, std::uint64_t& local) {
   bool missing = member.bytes == kFull32 || member.compressed == kFull32 || local == kFull32;
   while (extra.size() >= 4) {
@@ -99,7 +99,8 @@ bool take_zip64(std::span<const std::byte> extra, ZipMember& member, std::uint64
   return !missing;
 }
 
-// Finds where the member's data begins. The member's own header says it, and must repeat the member's name.
+// Sets where the member's data begins, as the header in front of the data says. That header must repeat the member's name.
+// Returns what is wrong, or "".
 std::string locate(const InputFile& file, std::uint64_t local, std::uint64_t limit, ZipMember& member) {
   const std::string who = "member " + quoted(member.name);
   const std::uint64_t head = kLocalBytes + member.name.size();
@@ -117,7 +118,7 @@ std::string locate(const InputFile& file, std::uint64_t local, std::uint64_t lim
   return "";
 }
 
-// Reads an entry of the directory from the beginning of `rest` and removes it from there.
+// Reads an entry of the directory from the beginning of `rest`, and removes the entry from `rest`.
 std::string take_entry(const InputFile& file, const Directory& directory, std::span<const std::byte>& rest, ZipMember& member) {
   if (rest.size() < kEntryBytes || number(rest, 0, 4) != kEntry) return "the list of members is damaged";
   const std::uint64_t name = number(rest, 28, 2);
@@ -189,7 +190,7 @@ void ZipWriter::add(const std::string& name, std::span<const std::byte> bytes, b
   put(common, kFull32, 4);
   put(common, kFull32, 4);
   put(common, name.size(), 2);
-  // An empty extra field moves the data to its alignment. Such a field takes at least 4 bytes.
+  // An empty extra field moves the data to a multiple of `alignment`. Such a field takes at least 4 bytes.
   const std::uint64_t plain_end = at_ + kLocalBytes + name.size() + kZip64LocalExtra;
   std::size_t padding = (alignment - plain_end % alignment) % alignment;
   if (padding > 0 && padding < 4) padding += (4 / alignment + 1) * alignment;
@@ -202,7 +203,7 @@ void ZipWriter::add(const std::string& name, std::span<const std::byte> bytes, b
   put(directory_, kVersion, 2);
   directory_ += common;
   put(directory_, 28, 2);
-  put(directory_, 0, 2 + 2 + 2 + 4);  // comment, disk, attributes
+  put(directory_, 0, 2 + 2 + 2 + 4);  // lengths and numbers that are all 0: comment, disk, attributes
   put(directory_, kFull32, 4);
   directory_ += name;
   for (std::string* extra : {&local, &directory_}) {

@@ -12,15 +12,15 @@ namespace millrace::format::detail {
 
 struct ZipMember {
   std::string name;
-  std::uint64_t offset = 0;      // offset of the member's data in the file
-  std::uint64_t compressed = 0;  // bytes in the file; not beyond its end
-  std::uint64_t bytes = 0;       // decompressed; no more than the compressed bytes can expand to
+  std::uint64_t offset = 0;      // offset in the file at which the member's data begins
+  std::uint64_t compressed = 0;  // size of the data in the file, which holds all of it
+  std::uint64_t bytes = 0;       // size after decompression; at most what the compressed bytes can expand to
   std::uint32_t crc32 = 0;
   bool deflated = false;
 };
 
 // The members, sorted by name, as the directory at the file's end lists them. `problem` says what is wrong; "" = the archive is
-// valid. DataError if the file can't be read.
+// valid. Throws DataError if the file can't be read.
 struct ParsedZip {
   std::vector<ZipMember> members;
   std::string problem;

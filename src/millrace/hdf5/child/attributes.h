@@ -8,10 +8,10 @@
 
 namespace millrace::hdf5::child {
 
-// The attributes of a data set, or of a file's root if `object` is the file. At most `room` are read; `room` is lowered by their
-// number. If the library fails, the result has its message.
+// Returns the attributes of a data set, or of a file's root if `object` is the file. Reads at most `room` of them, and lowers
+// `room` by the number read. If the library fails, the result has the library's message.
 [[nodiscard]] Attributes attributes_of(hid_t object, std::size_t& room);
-// Adds a new attribute. LibraryError names the attribute.
+// Adds a new attribute. A LibraryError names the attribute.
 void write_attribute(hid_t object, const Attribute& attribute);
 
 }  // namespace millrace::hdf5::child

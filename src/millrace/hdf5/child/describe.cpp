@@ -32,7 +32,7 @@ struct Plan {
   std::vector<std::uint32_t> filters;
   std::vector<std::int64_t> chunk;
   std::uint64_t address = detail::kNoAddress;
-  std::string reason;  // why only the library can read it; empty: File can read it directly
+  std::string reason;  // why only the library can read the data set; "" if File can read it directly
 };
 
 struct Block {
@@ -75,7 +75,8 @@ std::vector<std::uint32_t> filters_of(hid_t creation, std::size_t element_bytes,
   return filters;
 }
 
-// A virtual data set shows zeros where a source is missing. Therefore each source must be an existing data set of this file.
+// Refuses a virtual data set unless each of its sources is an existing data set of this file. Where a source is missing, the
+// library would return zeros.
 void check_virtual(hid_t file, hid_t creation) {
   std::size_t count = 0;
   check(H5Pget_virtual_count(creation, &count));
@@ -109,7 +110,8 @@ Plan plan_of(const OpenDataset& dataset, hid_t file) {
   }
   if (layout == H5D_CONTIGUOUS) {
     if (H5Pget_external_count(creation) > 0) throw LibraryError("data in external files");
-    // Checked first, because in a file with a user block the library returns a wrong address for data that were never written.
+    // This is checked first, because in a file with a user block the library returns a wrong address for data that were never
+    // written.
     H5D_space_status_t status = H5D_SPACE_STATUS_NOT_ALLOCATED;
     check(H5Dget_space_status(dataset.id.get(), &status));
     if (status == H5D_SPACE_STATUS_ALLOCATED) plan.address = H5Dget_offset(dataset.id.get());
@@ -138,7 +140,7 @@ Plan plan_of(const OpenDataset& dataset, hid_t file) {
   return plan;
 }
 
-// The table of chunks, in C order over their grid.
+// Returns the table of chunks, in C order over their grid.
 std::vector<Chunk> table_of(const OpenDataset& dataset, const Plan& plan) {
   std::vector<Chunk> table;
   hsize_t written = 0;
@@ -179,8 +181,8 @@ std::vector<Chunk> table_of(const OpenDataset& dataset, const Plan& plan) {
   return table;
 }
 
-// The blocks to compare. If the data set has chunks: the first two that were written and the last one, whole, but clipped at
-// the edge. If it is contiguous: both ends.
+// Returns the blocks to compare. If the data set has chunks: the first two that were written and the last one, each whole but
+// clipped at the edge. If it is contiguous: a block at each end.
 std::vector<Block> blocks_to_check(const OpenDataset& dataset, const Plan& plan, std::span<const Chunk> table) {
   std::vector<Block> blocks;
   if (product(dataset.shape) == 0) return blocks;
@@ -242,7 +244,8 @@ void put_digests(WireWriter& out, const OpenDataset& dataset, std::span<const Bl
   }
 }
 
-// Writes the layout of a data set, and its attributes while there is room. LibraryError if the data set can't be read at all.
+// Writes the layout of a data set, and its attributes while there is room. Throws LibraryError if the data set can't be read at
+// all.
 void put_dataset(WireWriter& out, const OpenDataset& dataset, hid_t file, std::size_t& room) {
   Plan plan = plan_of(dataset, file);
   std::vector<Chunk> table;
@@ -303,7 +306,7 @@ std::vector<std::string> all_datasets(hid_t file) {
   return std::move(walk.names);
 }
 
-// The value of a data set that is one short text, of fixed or variable length; "" for all other data sets.
+// Returns the value of a data set that is one short text, of fixed or variable length; "" for all other data sets.
 std::string text_of(hid_t file, const std::string& name) {
   const Id dataset = owned(H5Dopen2(file, name.c_str(), H5P_DEFAULT));
   const Id type = owned(H5Dget_type(dataset.get()));
@@ -342,7 +345,7 @@ std::string describe(int descriptor, const std::string& request) {
         if (reason == "text") {
           try {
             text = text_of(file.get(), name);
-          } catch (const LibraryError&) {  // the data set stays unread
+          } catch (const LibraryError&) {  // the data set is then described without its text
           }
         }
         answer.text(reason).text(text);
@@ -351,7 +354,7 @@ std::string describe(int descriptor, const std::string& request) {
   } catch (const MissingError& error) {
     answer = WireWriter();
     answer.put(Answer::missing).text(error.what()).text(error.has());
-  } catch (const std::exception& error) {  // LibraryError, bad_alloc
+  } catch (const std::exception& error) {  // a LibraryError or std::bad_alloc, caused by the file
     answer = WireWriter();
     answer.put(Answer::refused).text(error.what());
   }

@@ -15,7 +15,7 @@ namespace {
 constexpr haddr_t kMaxAddress = (haddr_t{1} << 62U) - 1;
 
 struct File {
-  H5FD_t base;  // must be first, because the library casts pointers to it
+  H5FD_t base;  // must be the first member, because the library casts pointers to it
   int descriptor;
   haddr_t end_of_allocation;
   haddr_t end_of_file;
@@ -25,7 +25,7 @@ struct File {
 // thread.
 struct State {
   int descriptor = -1;
-  bool is_open = false;  // the library may open the file again after closing it; it does so to look at the file first
+  bool is_open = false;  // libhdf5 first opens the file only to look at it; it may open the file again after it has closed it
   bool records = false;
   std::optional<RawRead> recorded;
 };

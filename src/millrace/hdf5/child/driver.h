@@ -19,10 +19,11 @@ struct RawRead {
   std::uint64_t address = 0;
   std::uint64_t size = 0;
 };
-// While recording, reads of raw data are recorded but not carried out. So a call of H5Dread_chunk gives the address of a chunk
-// by a search of the index. (H5Dget_chunk_info_by_coord of HDF5 1.10 walks the whole index for each chunk.)
+// From this call until stop_recording(), libhdf5's reads of raw data are only recorded, not carried out. So a call of
+// H5Dread_chunk gives the address of a chunk at the cost of one search in the index. (H5Dget_chunk_info_by_coord of HDF5 1.10
+// walks the whole index for each chunk.)
 void start_recording();
-[[nodiscard]] std::optional<RawRead> last_recorded();  // clears the record
+[[nodiscard]] std::optional<RawRead> last_recorded();  // returns the last recorded read, then clears the record
 void stop_recording();
 
 }  // namespace millrace::hdf5::child

@@ -101,7 +101,7 @@ std::size_t lz4_filter(unsigned flags, std::size_t, const unsigned*, std::size_t
   return (flags & H5Z_FLAG_REVERSE) != 0 ? lz4_decode(bytes, buffer_size, buffer) : lz4_encode(bytes, buffer_size, buffer);
 }
 
-// The filter's third value is the size of the chunk.
+// The lzf filter. The third value of its settings is the size of the chunk.
 std::size_t lzf_filter(unsigned flags, std::size_t values, const unsigned* value, std::size_t bytes, std::size_t* buffer_size,
                        void** buffer) {
   if ((flags & H5Z_FLAG_REVERSE) == 0 || values < 3 || value[2] == 0 || value[2] / 264 > bytes) return 0;
@@ -119,7 +119,7 @@ std::size_t zstd_filter(unsigned flags, std::size_t values, const unsigned* valu
   const bool decodes = (flags & H5Z_FLAG_REVERSE) != 0;
   const unsigned long long content = decodes ? ZSTD_getFrameContentSize(*buffer, bytes) : ZSTD_compressBound(bytes);
   constexpr unsigned long long kMost = 1ULL << 32U;
-  if (content == 0 || content > kMost) return 0;  // includes zstd's results "unknown" and "error"
+  if (content == 0 || content > kMost) return 0;  // zstd's results "unknown" and "error" are larger than kMost
   void* made = std::malloc(content);
   if (made == nullptr) return 0;
   const int level = values > 0 ? static_cast<int>(value[0]) : ZSTD_CLEVEL_DEFAULT;
@@ -130,8 +130,8 @@ std::size_t zstd_filter(unsigned flags, std::size_t values, const unsigned* valu
   return 0;
 }
 
-// Bit k of byte j of element i is bit i of row 8 j + k in `from`. A row has count / 8 bytes; a byte's first bit is its lowest.
-// `count`: number of elements, a multiple of 8.
+// Undoes the shuffle of bits: bit k of byte j of element i is bit i of row 8 j + k in `from`. A row has count / 8 bytes; a
+// byte's first bit is its lowest. `count`: number of elements, a multiple of 8.
 void unshuffle_bits(const unsigned char* from, unsigned char* to, std::size_t count, std::size_t element) {
   const std::size_t row = count / 8;
   for (std::size_t byte = 0; byte < element; ++byte) {
@@ -146,7 +146,8 @@ void unshuffle_bits(const unsigned char* from, unsigned char* to, std::size_t co
   }
 }
 
-// Unpacks a block that was compressed as `packing` says (0: not compressed, 2: lz4, 3: zstd); false if it is damaged.
+// Unpacks a block that was compressed as `packing` says (0: not compressed, 2: lz4, 3: zstd). Returns false if the block is
+// damaged.
 bool unpack_block(unsigned packing, const unsigned char* from, std::size_t have, unsigned char* to, std::size_t want) {
   if (packing == 2) {
     if (have > LZ4_MAX_INPUT_SIZE || want > LZ4_MAX_INPUT_SIZE) return false;
@@ -156,9 +157,9 @@ bool unpack_block(unsigned packing, const unsigned char* from, std::size_t have,
   return ZSTD_decompress(to, want, from, have) == want;
 }
 
-// The filter's values: two for its version, bytes per element, elements per block (0: about 8 KB), compression of blocks.
-// Compressed data begin with the whole size (8 bytes) and the bytes of a block (4). Then come the blocks, each preceded by its
-// size (4). If fewer than eight elements remain at the end, they are stored unchanged.
+// The bitshuffle filter. Its settings are: two values for its version, bytes per element, elements per block (0: about 8 KB),
+// compression of blocks. Compressed data begin with the size of the whole (8 bytes) and the bytes of a block (4). Then come the
+// blocks, each preceded by its size (4). If fewer than eight elements remain at the end, they are stored unchanged.
 std::size_t bitshuffle_filter(unsigned flags, std::size_t values, const unsigned* value, std::size_t bytes,
                               std::size_t* buffer_size, void** buffer) {
   constexpr std::size_t kMost = std::size_t{1} << 32U;
@@ -174,13 +175,13 @@ std::size_t bitshuffle_filter(unsigned flags, std::size_t values, const unsigned
     whole = big_endian(at, 8);
     block = big_endian(at + 8, 4) / element;
     at += 12;
-    if (whole / 50'000 > bytes) return 0;  // more than either algorithm can make from one byte
+    if (whole / 50'000 > bytes) return 0;  // neither algorithm makes so many bytes from one byte
   }
   if (block == 0) block = std::max<std::size_t>(8192 / element / 8 * 8, 128);
   if (whole == 0 || whole > kMost || whole % element != 0 || block % 8 != 0) return 0;
   auto* made = static_cast<unsigned char*>(std::malloc(whole));
   const std::unique_ptr<unsigned char[]> rows(new (std::nothrow) unsigned char[std::min(block * element, whole)]);
-  const std::size_t in_blocks = whole / element / 8 * 8;  // elements
+  const std::size_t in_blocks = whole / element / 8 * 8;  // number of elements in the blocks
   std::size_t done = 0;
   bool sound = made != nullptr && rows;
   while (sound && done < in_blocks) {

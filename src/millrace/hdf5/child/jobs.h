@@ -1,4 +1,5 @@
-// The program's jobs. Each runs in a separate process without threads, for one file, and its limits are already set.
+// The jobs of the program millrace-hdf5. Each job runs in a separate process without threads, for one file, after that process's
+// limits were set.
 #pragma once
 
 #include <cstdint>
@@ -7,9 +8,10 @@
 namespace millrace::hdf5::child {
 
 inline constexpr int kSocket = 0;
-inline constexpr unsigned kWallSeconds = 120;  // seconds for a file or a block; then SIGALRM ends the process
+inline constexpr unsigned kWallSeconds = 120;  // time for a file or a block; then SIGALRM ends the process
 
-// Functions that read or write on the socket. get_frame() reads a frame; false at the end of the conversation.
+// Functions that read or write on the socket; they return false at the end of the conversation. A frame is a length and as many
+// bytes.
 bool get_frame(int socket, std::string& bytes);
 bool get_exactly(int socket, char* to, std::size_t size);
 bool put_frame(int socket, const std::string& bytes);
@@ -22,7 +24,7 @@ int read_blocks(int descriptor);
 // Receives arrays from the socket and writes them.
 int write_arrays(int descriptor);
 
-// Limits this process's address space to the amount that its file's size allows, plus `bytes`. No effect under sanitizers.
+// Limits this process's address space to what the size of the job's file allows, plus `bytes`. Has no effect under sanitizers.
 void allow_memory(std::uint64_t bytes);
 
 }  // namespace millrace::hdf5::child

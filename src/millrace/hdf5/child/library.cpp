@@ -24,7 +24,7 @@ Id small_float(int exponent_bits, int mantissa_bits) {
   return type;
 }
 
-// Names of a complex number's parts, first h5py's names; other programs use other names.
+// The names of the two parts of a complex number, h5py's names first; other programs use other names.
 struct PartNames {
   std::string real = "r";
   std::string imaginary = "i";
@@ -37,7 +37,7 @@ Id complex_type(hid_t part, std::size_t part_bytes, const PartNames& names = {})
   return type;
 }
 
-// The type that h5py uses for booleans.
+// Returns the type that h5py uses for booleans.
 Id boolean_type() {
   Id type = owned(H5Tenum_create(H5T_STD_I8LE));
   std::int8_t value = 0;
@@ -88,7 +88,7 @@ std::string in_small_letters(std::string text) {
   return text;
 }
 
-// The names of a complex number's two parts, in either order; nullopt for all other compounds.
+// Returns the names of a complex number's two parts, in either order; nullopt for all other compounds.
 std::optional<PartNames> parts_of(hid_t type) {
   if (H5Tget_nmembers(type) != 2) return std::nullopt;
   PartNames names{member_name(type, 0), member_name(type, 1)};
@@ -113,7 +113,7 @@ Element complex_of(hid_t type) {
     const bool equal = H5Tequal(first.get(), second.get()) > 0;
     if (H5Tget_class(first.get()) == H5T_FLOAT && equal)
       return element(float_of(first.get()) == DType::f64 ? DType::c128 : DType::c64, *names);
-    // Integers are counts from a correlator. c64 holds integers of up to 2 bytes exactly, c128 those of up to 4.
+    // Complex integers are counts from a correlator. c64 holds integers of up to 2 bytes exactly, c128 those of up to 4.
     if (H5Tget_class(first.get()) == H5T_INTEGER && equal && H5Tget_size(first.get()) <= 4)
       return element(H5Tget_size(first.get()) <= 2 ? DType::c64 : DType::c128, *names);
   }

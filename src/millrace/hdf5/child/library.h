@@ -69,12 +69,12 @@ struct Element {
   DType dtype;
   Id memory_type;
 };
-// The DType and the memory type for elements of `file_type`. LibraryError if no DType fits.
+// Returns the DType and the memory type for elements of `file_type`. Throws LibraryError if no DType fits.
 [[nodiscard]] Element element_of(hid_t file_type);
-[[nodiscard]] Id memory_type_of(DType dtype);  // the type for writing
+[[nodiscard]] Id memory_type_of(DType dtype);  // returns the memory type from which elements are written
 
-// A text of class H5T_STRING, of fixed or variable length, up to its first zero byte; nullopt if it has more than `most` bytes.
-// `space` must hold one element; read(to) must read that element as `type`.
+// Returns a text of class H5T_STRING, of fixed or variable length, up to its first zero byte; nullopt if the text has more than
+// `most` bytes. `space` must hold one element; read(to) must read that element as `type`.
 [[nodiscard]] std::optional<std::string> read_text(hid_t type, hid_t space, std::size_t most,
                                                    const std::function<herr_t(void*)>& read);
 

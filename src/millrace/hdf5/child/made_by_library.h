@@ -105,7 +105,7 @@ inline void write_integer_pairs(const std::filesystem::path& path, hid_t part, c
     release(id);
 }
 
-// Adds an attribute. Its type in the file and in `value` is `type`. It is a single value, or an array of `shape`.
+// Adds an attribute whose type in the file and in `value` is `type`. The attribute is a single value, or an array of `shape`.
 inline void attach(hid_t object, const std::string& name, hid_t type, const void* value,
                    std::initializer_list<hsize_t> shape = {}) {
   const hid_t space =

@@ -45,7 +45,7 @@ void limit(int what, rlim_t soft, rlim_t hard) {
 
 std::uint64_t g_memory = 0;
 
-// Limits the memory according to the size of the file, until the next call.
+// Limits the memory of this process according to the size of the file. The limit holds until the next call.
 void bound_memory(std::uint64_t file_bytes) {
   g_memory = kMemory + 2 * std::min<std::uint64_t>(file_bytes, kMostMemory / 4);
   allow_memory(0);
@@ -85,13 +85,13 @@ rlim_t used_cpu_seconds() {
 
 bool is_sound(const std::string& answer) { return !answer.empty() && static_cast<Answer>(answer[0]) == Answer::ok; }
 
-// Describes files one after the other, up to the first file that is not sound.
+// Describes files one after the other, and ends after the first file that is not sound.
 [[noreturn]] void describe_in_worker(std::span<const int> files, int pipe, const std::string& request) {
   const int highest = *std::max_element(files.begin(), files.end());
   ::close(kSocket);
   ::dup2(pipe, STDOUT_FILENO);
   ::close(pipe);
-  // Fills the free descriptors below the highest one in use, so that no descriptor is free.
+  // Fills the free descriptors below the highest one in use, so that none is free.
   int filler = ::dup(STDERR_FILENO);
   while (filler >= 0 && filler < highest) filler = ::dup(STDERR_FILENO);
   if (filler > highest) ::close(filler);
@@ -108,9 +108,10 @@ bool is_sound(const std::string& answer) { return !answer.empty() && static_cast
   ::_exit(0);
 }
 
-// Reading one file must not change the answer about another, and most files are sound. So a worker describes many files, but ends
-// at the first file that is not sound; that file is described again in a separate worker. Returns the number of files whose
-// answer was passed on; nullopt if the receiver has gone or no process can be made.
+// Describes files in a new process, the worker. Reading one file must not change the answer about another, and most files are
+// sound. So a worker describes many files, but ends at the first file that is not sound; that file is described again in a
+// separate worker. Returns the number of files whose answer was passed on; nullopt if the receiver has gone or no process can be
+// made.
 std::optional<std::size_t> describe_some(std::span<const int> files, const std::string& request) {
   int ends[2] = {};
   if (::pipe(ends) != 0) return std::nullopt;
@@ -143,7 +144,7 @@ std::optional<std::size_t> describe_some(std::span<const int> files, const std::
   return heard ? std::optional(done) : std::nullopt;
 }
 
-// The files of the next message; empty at the end of the conversation.
+// Returns the files of the next message; empty at the end of the conversation.
 std::vector<int> receive_files() {
   std::uint32_t count = 0;
   iovec part{&count, sizeof count};
@@ -190,8 +191,8 @@ int run(int count, char** words) {
     std::cerr << "millrace-hdf5 is a part of millrace, which starts it to read HDF5 files; it is not meant to be run by hand\n";
     return 2;
   }
-  // A batch system or a service manager sends a signal to stop to all processes of a job. The program that started this process
-  // still needs its answers until it has finished its step and saved; then it ends this process.
+  // Ignores the signals with which a batch system or a service manager asks all processes of a job to stop. The program that
+  // started this process still needs answers until it has finished its step and saved; then that program ends this process.
   for (const int ignored : {SIGPIPE, SIGTERM, SIGINT, SIGHUP, SIGUSR1}) ::signal(ignored, SIG_IGN);
   start_library();
   if (job == "describe_all") return describe_all();

@@ -26,7 +26,7 @@ bool exists(hid_t file, const std::string& path) {
   return there > 0;
 }
 
-// The contents of the innermost existing group on the path of `name`: "/map, /index_map".
+// Returns the contents of the innermost existing group on the path of `name`: "/map, /index_map".
 std::string names_near(hid_t file, const std::string& name) {
   std::string group = "/";
   for (std::size_t slash = name.find('/', 1); slash != std::string::npos; slash = name.find('/', slash + 1)) {
@@ -44,8 +44,8 @@ std::string names_near(hid_t file, const std::string& name) {
   return text.empty() ? "nothing" : text;
 }
 
-// Checks each part of the path separately. The library would follow a link to another file only here, so it can be rejected with
-// Millrace's message.
+// Checks each part of the path separately, and rejects links to other files with Millrace's message. The library would follow
+// such a link only here.
 void refuse_foreign_links(hid_t file, const std::string& name) {
   for (std::size_t end = name.find('/', 1);; end = name.find('/', end + 1)) {
     const std::string part = name.substr(0, end);
@@ -58,8 +58,8 @@ void refuse_foreign_links(hid_t file, const std::string& name) {
   }
 }
 
-// Rejects a file that a program is writing: version 3 of the superblock is then marked (byte 11: 1 = write, 4 = single writer,
-// many readers). The library checks the mark only with its own drivers.
+// Rejects a file that a program is writing. Such a file has a mark in version 3 of the superblock (byte 11: 1 = write, 4 =
+// single writer, many readers). The library checks the mark only with its own drivers.
 void refuse_unfinished(hid_t file, int descriptor) {
   const Id creation = owned(H5Fget_create_plist(file));
   hsize_t userblock = 0;
@@ -83,7 +83,7 @@ std::size_t chunk_bytes(const OpenDataset& dataset) {
   return std::min(bytes, std::size_t{1} << 32U);
 }
 
-// Opens a data set. Detects a message of a version that this library does not know; a later library writes it with
+// Opens a data set. Rejects a message of a version that this library does not know; a later library writes such messages with
 // libver="latest".
 Id open_in_known_form(hid_t file, const std::string& name, hid_t access) {
   Id id(H5Dopen2(file, name.c_str(), access));
@@ -135,7 +135,7 @@ OpenDataset open_dataset(hid_t file, const std::string& name) {
 
 void read_block(const OpenDataset& dataset, std::span<const std::int64_t> offset, std::span<const std::int64_t> count,
                 void* out) {
-  // The library holds a chunk three times (stored, inflated and cached), and doubles its buffer while it inflates.
+  // The library holds a chunk three times (stored, inflated and cached), and its buffer may double while it inflates the chunk.
   allow_memory(5 * chunk_bytes(dataset));
   const Id from = block_of(dataset.id.get(), offset, count);
   const std::vector<hsize_t> sizes(count.begin(), count.end());

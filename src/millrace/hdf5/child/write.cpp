@@ -46,7 +46,7 @@ std::vector<hsize_t> sizes_of(std::span<const std::int64_t> shape) { return {sha
 
 Id creation_of(const Array& array) {
   Id creation = owned(H5Pcreate(H5P_DATASET_CREATE));
-  check(H5Pset_obj_track_times(creation.get(), false));  // equal content must give equal bytes
+  check(H5Pset_obj_track_times(creation.get(), false));  // no times, so that equal content gives equal bytes
   if (array.chunk.empty()) return creation;
   check(H5Pset_chunk(creation.get(), static_cast<int>(array.chunk.size()), sizes_of(array.chunk).data()));
   if (array.shuffle) check(H5Pset_shuffle(creation.get()));
@@ -69,7 +69,8 @@ Id create(hid_t file, const Array& array) {
   return owned(H5Dcreate2(file, array.name.c_str(), type.get(), space.get(), links.get(), creation.get(), H5P_DEFAULT));
 }
 
-// Reads the bytes of a block from the socket in C order and writes them in pieces of whole chunks; false if the socket ended.
+// Reads the bytes of a block from the socket in C order and writes them in pieces of whole chunks. Returns false if the socket
+// ended.
 bool fill(const Array& array, hid_t dataset, hid_t type, std::vector<std::int64_t> offset, std::vector<std::int64_t> count,
           std::string& buffer) {
   auto bytes = static_cast<std::int64_t>(size_of(array.dtype));

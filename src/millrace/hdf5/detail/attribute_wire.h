@@ -1,5 +1,5 @@
-// Attributes in the frames between this process and millrace-hdf5. Any bytes decode to some attributes; DataError only if they
-// end too early.
+// Reads and writes attributes in the frames between this process and millrace-hdf5. Any bytes decode to some attributes; a
+// DataError is thrown only if the bytes end too early.
 #pragma once
 
 #include <algorithm>

@@ -11,8 +11,8 @@ namespace millrace::hdf5::detail {
 
 using Sizes = std::span<const std::int64_t>;
 
-[[nodiscard]] std::int64_t product(Sizes sizes) noexcept;  // 1 if `sizes` is empty; the caller must know that the product fits
-// True if a block of `count` elements per axis is contiguous in an array of `shape`.
+[[nodiscard]] std::int64_t product(Sizes sizes) noexcept;  // 1 if `sizes` is empty; the caller ensures that the product fits
+// Returns true if a block of `count` elements per axis is contiguous in an array of `shape`.
 [[nodiscard]] bool in_one_piece(Sizes shape, Sizes count) noexcept;
 // Index of the element at coordinates `at` in the array.
 [[nodiscard]] std::int64_t flat(Sizes shape, Sizes at) noexcept;
@@ -28,10 +28,10 @@ struct Corner {
 void copy_block(const std::byte* from, Corner source, std::byte* to, Corner target, Sizes count,
                 std::size_t element_bytes) noexcept;
 
-// The contiguous pieces of a block in an array; each has `run` elements. A piece starts at coordinates `at`; advance() over the
-// first `axes` axes of `at` moves to the next piece.
+// The contiguous pieces of a block in an array; each piece has `run` elements. A piece starts at coordinates `at`; advance()
+// over the first `axes` axes of `at` moves to the next piece.
 struct Runs {
-  std::size_t axes = 0;  // the first axes of the block, over which the pieces are counted
+  std::size_t axes = 0;  // number of leading axes; each position on them is a piece
   std::int64_t run = 1;  // elements in a piece
 };
 [[nodiscard]] Runs runs_of(Sizes shape, Sizes count) noexcept;

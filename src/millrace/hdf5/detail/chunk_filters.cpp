@@ -59,8 +59,8 @@ std::uint64_t big_endian(const std::byte* from, int bytes) {
   return value;
 }
 
-// The stored bytes begin with the whole size (8 bytes) and the size of a block (4). Then come the blocks, each preceded by its
-// size (4). A block of full size is not compressed.
+// Undoes the lz4 filter. The stored bytes begin with the size of the whole chunk (8 bytes) and the size of a block (4). Then
+// come the blocks, each preceded by its stored size (4). A block of full size is not compressed.
 const char* undo_lz4(std::span<const std::byte> in, std::span<std::byte> out) {
   constexpr const char* kDamaged = "its lz4 data are damaged";
   if (in.size() < 12 || big_endian(in.data(), 8) != out.size()) return "its lz4 data are not of a chunk's size";
@@ -99,7 +99,7 @@ const char* undo_zstd(std::span<const std::byte> in, std::span<std::byte> out) {
 __m128i load(const std::byte* from) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from)); }
 void store(std::byte* to, __m128i value) { _mm_storeu_si128(reinterpret_cast<__m128i*>(to), value); }
 
-// Handles 16 elements at a time and returns the number of elements done. SSE2 is part of every x86-64.
+// Handles 16 elements at a time and returns the number of elements done. Uses SSE2, which is part of every x86-64.
 std::size_t unshuffle_4(const std::byte* in, std::byte* out, std::size_t count) noexcept {
   std::size_t i = 0;
   for (; i + 16 <= count; i += 16) {
@@ -123,7 +123,7 @@ std::size_t unshuffle_4(const std::byte* in, std::byte* out, std::size_t count) 
 std::size_t unshuffle_8(const std::byte* in, std::byte* out, std::size_t count) noexcept {
   std::size_t i = 0;
   for (; i + 16 <= count; i += 16) {
-    __m128i pairs[8];  // pairs of planes 01, 23, 45, 67: low half, then high half
+    __m128i pairs[8];  // pairs of planes 01, 23, 45, 67; of each the low half, then the high half
     for (std::size_t k = 0; k < 4; ++k) {
       const __m128i a = load(in + 2 * k * count + i);
       const __m128i b = load(in + (2 * k + 1) * count + i);
@@ -169,7 +169,7 @@ void unshuffle(std::span<const std::byte> in, std::span<std::byte> out, std::siz
   if (unit == 4) first = unshuffle_4(in.data(), out.data(), count);
   if (unit == 8) first = unshuffle_8(in.data(), out.data(), count);
 #endif
-  // Works in pieces, so that the planes' lines stay in the cache while elements are assembled.
+  // Works in pieces, so that the planes' bytes stay in the cache while elements are assembled.
   constexpr std::size_t kPiece = 256;
   for (std::size_t begin = first; begin < count; begin += kPiece) {
     const std::size_t end = std::min(count, begin + kPiece);
@@ -201,7 +201,8 @@ std::uint32_t fletcher32(std::span<const std::byte> bytes) noexcept {
     first += std::to_integer<std::uint64_t>(bytes[even]) << 8U;
     second += first;
   }
-  // The library folds carries instead of dividing: if the remainder is 0 it gives 65535, unless only zeros were added.
+  // The library folds carries instead of dividing. For a remainder of 0 the sum is therefore 65535, unless only zeros were
+  // added.
   const auto fold = [&](std::uint64_t sum, bool only_zeros) {
     const auto rest = static_cast<std::uint32_t>(sum % 65535);
     return rest == 0 && !only_zeros ? 65535U : rest;
@@ -212,13 +213,13 @@ std::uint32_t fletcher32(std::span<const std::byte> bytes) noexcept {
 
 bool is_plausible(std::span<const std::uint32_t> filters, std::uint32_t mask, std::uint64_t stored,
                   std::uint64_t chunk) noexcept {
-  std::uint64_t ratio = 1;  // most bytes that the format makes from one byte
+  std::uint64_t ratio = 1;  // the most bytes that one byte can become in this format
   for (std::size_t i = 0; i < filters.size(); ++i) {
     if ((mask >> i & 1U) != 0) continue;
     if (filters[i] == kDeflate) ratio = 1032;
-    if (filters[i] == kLzf) ratio = 132;  // 264 bytes from two
+    if (filters[i] == kLzf) ratio = 132;  // two bytes become at most 264
     if (filters[i] == kLz4) ratio = 255;
-    if (filters[i] == kZstd) ratio = 43'691;  // blocks of 128 KiB from three bytes
+    if (filters[i] == kZstd) ratio = 43'691;  // three bytes become at most a block of 128 KiB
   }
   return chunk / ratio <= stored;
 }
@@ -227,7 +228,7 @@ const char* undo_filters(std::span<const std::uint32_t> filters, std::uint32_t m
                          std::span<std::byte> out, std::size_t element_bytes, FilterScratch& scratch) {
   const auto active = [&](std::size_t i) { return (mask >> i & 1U) == 0; };
   std::size_t changing = 0;        // number of filters that write their result to a new buffer
-  std::size_t plain = out.size();  // bytes before the compression, with checksums that were appended before it
+  std::size_t plain = out.size();  // bytes before the compression, with the checksums that were appended before it
   bool seen = false;
   for (std::size_t i = 0; i < filters.size(); ++i) {
     if (!active(i)) continue;

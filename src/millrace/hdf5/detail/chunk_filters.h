@@ -14,7 +14,8 @@ struct FilterScratch {
   std::vector<std::byte> other;
 };
 
-// True if `stored` bytes can decode to a chunk of `chunk` bytes. This is checked before memory is allocated for the chunk.
+// Returns true if `stored` bytes can decode to a chunk of `chunk` bytes. This is checked before memory is allocated for the
+// chunk.
 [[nodiscard]] bool is_plausible(std::span<const std::uint32_t> filters, std::uint32_t mask, std::uint64_t stored,
                                 std::uint64_t chunk) noexcept;
 
@@ -26,7 +27,7 @@ struct FilterScratch {
                                        std::span<const std::byte> stored, std::span<std::byte> out, std::size_t element_bytes,
                                        FilterScratch& scratch);
 
-// out[i * unit + k] = in[k * (size / unit) + i]; trailing bytes that do not fill an element stay at the end.
+// Undoes shuffle: out[i * unit + k] = in[k * (size / unit) + i]. Trailing bytes that do not fill an element stay at the end.
 void unshuffle(std::span<const std::byte> in, std::span<std::byte> out, std::size_t unit) noexcept;
 // Fletcher's sum over big-endian 16-bit words, as in The HDF Group's library. An odd last byte is the high half of a word.
 [[nodiscard]] std::uint32_t fletcher32(std::span<const std::byte> bytes) noexcept;

@@ -23,7 +23,7 @@ constexpr double kQuietSeconds = 2;
 
 std::string full_path(const fs::path& file) { return file.is_absolute() ? file.string() : fs::absolute(file).string(); }
 
-// The deepest folder that contains all files: it stays the same when files are added.
+// Returns the deepest folder that contains all files. The folder stays the same if files are added to it.
 std::string common_folder(std::span<const fs::path> files) {
   std::string common = files.empty() ? "" : full_path(files.front());
   for (const fs::path& path : files) {
@@ -113,7 +113,7 @@ void Index::save(Fs& system) {
     system.create_directories(path_.parent_path());
     write_atomically(system, path_, start + checked);
   } catch (const FsError&) {
-    return;  // see Index::save() in the header
+    return;  // nothing is saved, as the header says; only the next start is slower
   }
 }
 

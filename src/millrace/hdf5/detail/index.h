@@ -27,11 +27,11 @@ struct Stamp {
 // Stores the answers. find() is const and thread-safe.
 class Index {
  public:
-  // `folder` holds the index files. An index that is missing, damaged or of another version is read as empty. Its bytes can do no
-  // harm, because its answers are checked like those of millrace-hdf5.
+  // `folder` holds the index files. An index that is missing, damaged or of another version is read as empty. The bytes of an
+  // index can do no harm, because its answers are checked like those of millrace-hdf5.
   Index(const std::filesystem::path& folder, std::span<const std::filesystem::path> files, std::span<const std::string> datasets);
 
-  // The answer for a file with this stamp; "" if it is not known. The text lives as long as the index.
+  // Returns the answer for a file with this stamp; "" if the index has none. The text lives as long as the index.
   [[nodiscard]] std::string_view find(const std::filesystem::path& file, const Stamp& stamp) const;
   // Adds an answer for the next save(). Ignores a file that changed in the last two seconds, because it could change again within
   // a tick of the file system's clock and look the same.
@@ -48,8 +48,8 @@ class Index {
   };
   void read();
   std::filesystem::path path_;
-  std::string bytes_;                                       // bytes of the index file, to which entries_ refers
-  std::unordered_map<std::string_view, Entry> entries_;     // by absolute path
+  std::string bytes_;                                       // bytes of the index file; entries_ refers to them
+  std::unordered_map<std::string_view, Entry> entries_;     // the key is the file's absolute path
   std::unordered_map<std::string, std::string> new_bytes_;  // bytes of the added entries, by absolute path
 };
 

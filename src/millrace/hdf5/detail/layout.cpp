@@ -18,7 +18,7 @@ constexpr const char* kCutOff = "copy or convert the file again; it is cut off o
                    .next = "the file is damaged: make it again"});
 }
 
-// The bytes of all elements. DataError unless all sizes are valid and the result is below 2^62.
+// Returns the bytes of all elements. Throws DataError unless all sizes are valid and the result is below 2^62.
 std::uint64_t bytes_of(const Shape& shape, std::size_t element_bytes, const std::filesystem::path& file,
                        const std::string& name) {
   const auto count = element_count(shape);

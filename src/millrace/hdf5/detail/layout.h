@@ -24,23 +24,24 @@ struct Layout {
   Dataset dataset;
   std::size_t element_bytes = 1;
   std::string fill;                    // bytes of one element; empty: undefined
-  std::uint64_t address = kNoAddress;  // of contiguous data
+  std::uint64_t address = kNoAddress;  // offset in the file of contiguous data
   std::vector<std::uint32_t> filters;
-  Shape grid;                     // chunks along each axis
-  std::vector<Chunk> chunks;      // in C order over the grid
+  Shape grid;                     // number of chunks along each axis
+  std::vector<Chunk> chunks;      // the chunks in C order over the grid
   std::uint64_t chunk_bytes = 0;  // bytes of a decoded chunk
   std::vector<Digest> digests;
   Attributes attributes;
 };
 
 struct Contents {
-  Attributes attributes;  // attributes of the root
+  Attributes attributes;  // attributes of the root group
   std::vector<Layout> readable;
   std::vector<Unreadable> unreadable;
 };
 
 // Parses `answer`, which millrace-hdf5 gave to "describe". `file` names the file in errors; `file_bytes` is the file's size.
-// DataError if millrace-hdf5 rejected the file or died, or if the contents are inconsistent or lie beyond the end of the file.
+// Throws DataError if millrace-hdf5 rejected the file or died, or if the contents are inconsistent or lie beyond the end of the
+// file.
 [[nodiscard]] Contents read_contents(std::string_view answer, const std::filesystem::path& file, std::uint64_t file_bytes);
 
 }  // namespace millrace::hdf5::detail

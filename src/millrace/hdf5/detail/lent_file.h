@@ -1,5 +1,5 @@
-// An input file that may be closed between uses. It stays open while few such files exist. If they use more than half of the
-// process's descriptors, each use opens the file again, and detects whether it was replaced.
+// An input file that may be closed between uses. The file stays open while few such files exist. If such files use more than
+// half of the process's descriptors, each use opens its file again and detects whether the file was replaced.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ class LentFile {
   [[nodiscard]] std::int64_t modified_ns() const noexcept { return modified_ns_; }  // modification time when first opened
   // Closes the file if too many such files are open. Call it before the object is shared between threads.
   void return_if_many();
-  // Calls use(file). DataError if the file must be reopened and is gone or has changed.
+  // Calls use(file). Throws DataError if the file must be reopened and is gone or has changed.
   template <class Use>
   auto with(Use use) const {
     if (file_) return use(*file_);

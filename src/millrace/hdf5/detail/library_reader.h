@@ -20,7 +20,7 @@ namespace millrace::hdf5::detail {
 class LibraryReader {
  public:
   // Reads a valid block of data set `name` into `out`, which must have exactly the block's bytes. `label` names the data set in
-  // errors. DataError if the library fails or its process dies.
+  // errors. Throws DataError if the library fails or the process of millrace-hdf5 dies.
   void read(const InputFile& file, std::string_view name, Sizes offset, Sizes count, std::span<std::byte> out,
             const std::string& label);
 
@@ -30,7 +30,7 @@ class LibraryReader {
   void ask(const InputFile& file, std::string_view name, const Shape& offset, const Shape& count, std::span<std::byte> out,
            const std::string& label);
   std::mutex mutex_;
-  std::optional<Process> process_;  // guarded by mutex_
+  std::optional<Process> process_;  // protected by mutex_
 };
 
 }  // namespace millrace::hdf5::detail

@@ -26,7 +26,7 @@ namespace {
 
 std::string reason(int error_number) { return std::generic_category().message(error_number); }
 
-// The program that MILLRACE_HDF5_CHILD names; otherwise the program that find_beside() finds.
+// Returns the program that MILLRACE_HDF5_CHILD names; otherwise the program that find_beside() finds.
 std::string find_program() {
   if (const char* named = std::getenv("MILLRACE_HDF5_CHILD"); named != nullptr && *named != '\0') {
     if (::access(named, X_OK) == 0) return named;
@@ -41,7 +41,7 @@ std::string find_program() {
                    .next = "install millrace again, or name the program in MILLRACE_HDF5_CHILD"});
 }
 
-// This process's environment without the variables that steer libhdf5 (drivers, plug-ins, locks).
+// Returns this process's environment without the variables that steer libhdf5 (drivers, plug-ins, locks).
 std::vector<char*> environment() {
   std::vector<char*> kept;
   for (char** entry = environ; *entry != nullptr; ++entry) {
@@ -69,8 +69,8 @@ Process::Process(const std::string& job, std::span<const int> files) {
   Descriptor ours(ends[0]);
   const Descriptor theirs(ends[1]);
   const int first_free = kFirstFile + static_cast<int>(files.size());
-  // First copies all descriptors to numbers above those of the child, so that no dup2 overwrites a descriptor before it is
-  // copied.
+  // First copies all descriptors to numbers above those of the child, so that no dup2 overwrites a descriptor that is still to
+  // be copied.
   std::vector<Descriptor> high;
   high.reserve(files.size() + 1);
   const auto lift = [&](int descriptor) {
@@ -166,7 +166,7 @@ std::optional<std::string> Process::receive_frame() {
 
 std::string Process::how_it_ended() {
   if (process_ < 0) return "ended before";
-  // If the child has not closed its end of the socket, it has sent nonsense and would not end by itself.
+  // If the child has not closed its end of the socket, the child has sent nonsense and would not end by itself, so it is killed.
   std::byte next{};
   errno = 0;
   if (::recv(socket_, &next, 1, MSG_PEEK | MSG_DONTWAIT) > 0 || errno == EAGAIN) ::kill(process_, SIGKILL);

@@ -22,7 +22,8 @@ static_assert(std::endian::native == std::endian::little, "the frames and HDF5's
 // The number of the first descriptor that a child gets in addition to its socket. The socket is its standard input and output.
 inline constexpr int kFirstFile = 3;
 inline constexpr std::size_t kFilesAtOnce = 64;  // in one message; the kernel allows 253
-// Increase this number when the bytes of an answer change, so that indices of files (detail/index.h) are made again.
+// The version of the answers. Increase this number when the bytes of an answer change, so that indices of files (detail/index.h)
+// are made again.
 inline constexpr std::uint32_t kAnswerVersion = 3;
 inline constexpr std::uint64_t kMaxFrame = std::uint64_t{1} << 30U;
 inline constexpr std::uint64_t kNoAddress = std::numeric_limits<std::uint64_t>::max();
@@ -70,7 +71,7 @@ class WireReader {
     const auto size = get<std::uint32_t>();
     return {take(size), size};
   }
-  std::string_view view() {  // as text(), but refers to the source bytes
+  std::string_view view() {  // like text(), but the result refers to the source bytes
     const auto size = get<std::uint32_t>();
     return {take(size), size};
   }

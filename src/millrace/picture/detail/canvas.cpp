@@ -11,7 +11,7 @@
 #include "millrace/base/error.h"
 #include "millrace/base/utf8.h"
 
-// The whole font file, with the licence in its name table.
+// Embeds the whole font file, with the licence in its name table.
 asm(R"(
   .section .rodata
   .balign 16
@@ -38,7 +38,7 @@ std::mutex& font_mutex() {
   return mutex;
 }
 
-// The font face exists as long as the process, because Cairo keeps scaled fonts that refer to it.
+// Returns the font face, which exists as long as the process, because Cairo keeps scaled fonts that refer to it.
 cairo_font_face_t* font() {
   static cairo_font_face_t* const face = [] {
     FT_Library library = nullptr;
@@ -77,7 +77,7 @@ std::string cleaned(std::string_view text) {
   return result;
 }
 
-// Cuts a text that does not fit to as many characters as fit, followed by "…".
+// Returns the text. If the text does not fit, returns as many characters as fit, followed by "…".
 std::string cut(const std::string& text, double size, double width) {
   std::vector<std::size_t> ends{0};
   for (std::size_t at = 0; at < text.size();) ends.push_back(at += decode_utf8(text, at).size);
@@ -238,12 +238,12 @@ std::vector<std::string> wrapped(std::string_view text, double size, double widt
   std::string rest = cleaned(text.substr(0, 4000));
   std::vector<std::string> lines;
   while (!rest.empty() && lines.size() + 1 < most) {
-    std::size_t end = 0;  // end of the words that fit
+    std::size_t end = 0;  // end of the words that fit into the line
     for (std::size_t blank = 0; end < rest.size(); end = blank) {
       blank = std::min(rest.find(' ', end + 1), rest.size());
       if (text_width(rest.substr(0, blank), size) > width) break;
     }
-    if (end == 0) end = std::min(rest.find(' ', 1), rest.size());  // a word that is too long is cut
+    if (end == 0) end = std::min(rest.find(' ', 1), rest.size());  // a word that is longer than a line is cut
     lines.push_back(fitted(rest.substr(0, end), size, width));
     rest.erase(0, std::min(rest.find_first_not_of(' ', end), rest.size()));
   }

@@ -73,7 +73,7 @@ class Canvas {
 };
 
 [[nodiscard]] double text_width(const std::string& text, double size);
-// Turns a text into a line that fits: valid UTF-8 without control characters, cut with "…".
+// Returns a text as a line that fits: valid UTF-8 without control characters, cut with "…".
 [[nodiscard]] std::string fitted(std::string_view text, double size, double width);
 // Breaks a text at blanks into lines that fit, at most `most` lines; the last line is cut if needed.
 [[nodiscard]] std::vector<std::string> wrapped(std::string_view text, double size, double width, std::size_t most);

@@ -9,7 +9,7 @@
 namespace millrace::picture::detail {
 
 struct Panel {
-  Box cells;  // edges are whole numbers
+  Box cells;  // position of the cells; its edges are whole numbers
   Fits fits;
   Box bar;  // the map's own colour bar
   bool first_column = true;
@@ -17,11 +17,11 @@ struct Panel {
 
 struct MapsLayout {
   std::vector<Panel> panels;
-  std::vector<Range> ranges;  // range of each map's colours
+  std::vector<Range> ranges;  // for each map, the range of its colours
   double top = 0, height = 0;
-  std::int64_t lost = 0, all = 0, outside = 0;  // numbers of values: not finite, in all, beyond the scale
+  std::int64_t lost = 0, all = 0, outside = 0;  // numbers of values: those that are not finite, all, and those beyond the scale
 };
-[[nodiscard]] MapsLayout layout_of(const Maps& what);  // throws as maps() does
+[[nodiscard]] MapsLayout layout_of(const Maps& what);  // throws the errors of maps()
 
 struct MatrixLayout {
   double top = 0, height = 0;
@@ -31,9 +31,9 @@ struct MatrixLayout {
 [[nodiscard]] MatrixLayout layout_of(const Matrix& what);
 [[nodiscard]] double name_room(const Matrix& what);  // width of the longest class name
 
-// The scale bar under an image; its length is 0 if the image has no pixel size.
+// The scale bar under an image. If the image has no pixel size, the bar's length is 0.
 struct ScaleBar {
-  double length = 0;  // pixels of the picture
+  double length = 0;  // length in pixels of the picture
   std::string text = "";
 };
 
@@ -41,7 +41,7 @@ struct ImagesLayout {
   double top = 0, height = 0;
   std::vector<Box> cells;
   std::vector<Fits> fits;
-  std::vector<double> rooms;  // widths for captions
+  std::vector<double> rooms;  // for each image, the width for its caption
   std::vector<ScaleBar> bars;
 };
 [[nodiscard]] ImagesLayout layout_of(const Images& what);

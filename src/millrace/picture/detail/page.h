@@ -29,7 +29,7 @@ class Page {
   Page(const std::string& name, const std::string& title, const std::string& caption, double body);
   [[nodiscard]] Canvas& canvas() { return canvas_; }
   [[nodiscard]] Picture picture() const { return canvas_.picture(name_); }
-  // The vertical position at which the body begins below this title.
+  // Returns the vertical position at which the body begins below this title.
   [[nodiscard]] static double top(const std::string& title);
 
  private:
@@ -52,13 +52,13 @@ inline constexpr double kBesideAxis = 34;  // width for an axis's label to the l
 struct Sides {
   const Ticks& ticks;
   const Axis& axis;
-  bool backwards = false;  // from right to left, or from top to bottom
+  bool backwards = false;  // true: from right to left, or from top to bottom
   bool labelled = true;
 };
 // Draws frame, ticks and labels around the box. `grid` also draws lines through it.
 void draw_sides(Canvas& canvas, const Box& box, const Sides& x, const Sides& y, bool grid);
 
-// Draws a horizontal bar of colours with its ticks and its label. It takes kBarHeight pixels.
+// Draws a horizontal bar of colours with its ticks and its label. All of it takes kBarHeight pixels of height.
 inline constexpr double kBarHeight = 82;
 void draw_colour_bar(Canvas& canvas, const Box& room, ColourMap colours, const Axis& axis, Range range);
 
@@ -74,7 +74,7 @@ struct Legend {
 [[nodiscard]] Legend legend_of(const std::vector<std::string>& names);
 void draw_legend(Canvas& canvas, const Legend& legend, double top, bool boxes);
 
-// The cells of an array's axis, drawn on pixels: each cell is `zoom` pixels wide, or each pixel covers `shrink` cells.
+// How the cells along an array's axis are drawn on pixels: each cell is `zoom` pixels wide, or each pixel covers `shrink` cells.
 struct Fit {
   std::int64_t cells = 1, zoom = 1, shrink = 1;
   [[nodiscard]] std::int64_t pixels() const { return zoom * ((cells + shrink - 1) / shrink); }
@@ -83,7 +83,7 @@ struct Fit {
   // Number of cells up to the outer edge of the last pixel, which may hold fewer cells than the others.
   [[nodiscard]] std::int64_t covered() const { return (cells + shrink - 1) / shrink * shrink; }
 };
-// The largest fit that takes at most `pixels` pixels.
+// Returns the largest fit that takes at most `pixels` pixels.
 [[nodiscard]] Fit fit(std::int64_t cells, double pixels);
 
 struct Fits {
@@ -93,7 +93,7 @@ struct Fits {
 // limits.
 [[nodiscard]] Fits fits(std::int64_t height, std::int64_t width, double room, double least_height, double greatest_height);
 
-// The mean of the finite values under a pixel; NaN if no value there is finite. Each cell has `channels` values.
+// Returns the mean of the finite values under a pixel; NaN if no value there is finite. Each cell has `channels` values.
 [[nodiscard]] double mean_under(std::span<const float> values, const Fits& fits, std::int64_t row, std::int64_t column,
                                 std::int64_t channels = 1, std::int64_t channel = 0);
 

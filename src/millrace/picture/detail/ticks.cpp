@@ -9,9 +9,9 @@
 namespace millrace::picture::detail {
 namespace {
 
-constexpr double kFar = 1e300;  // keeps differences finite
+constexpr double kFar = 1e300;  // a limit for values, so that differences of two values stay finite
 
-// The least number of the form 1, 2, 5 or 10 times a power of ten that is not below `step`.
+// Returns the least number of the form 1, 2, 5 or 10 times a power of ten that is not below `step`.
 double round_up(double step) {
   const double power = std::pow(10.0, std::floor(std::log10(step)));
   for (const double factor : {1.0, 2.0, 5.0}) {

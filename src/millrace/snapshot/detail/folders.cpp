@@ -52,7 +52,7 @@ std::optional<FolderName> parse_name(std::string_view name) {
   const bool read =
       read_number(name.substr(kStep.size(), dot == std::string_view::npos ? dot : dot - kStep.size()), parsed.step) &&
       (dot == std::string_view::npos || read_number(name.substr(dot + 1), parsed.copy));
-  // Accepts only the names that Millrace makes: "step-1" and "step--0000001" are foreign.
+  // Accepts only names that Millrace itself makes; "step-1" and "step--0000001" are foreign.
   if (!read || parsed.step < 0 || folder_name(parsed.step, parsed.copy) != name) return std::nullopt;
   return parsed;
 }

@@ -26,7 +26,7 @@ inline constexpr std::string_view kReplaced = ".old-";
 
 [[nodiscard]] std::filesystem::path snapshots_of(const std::filesystem::path& run);
 [[nodiscard]] std::string folder_name(std::int64_t step, int copy = 1);
-[[nodiscard]] std::string beside_name(std::string_view prefix, std::string_view folder);  // contains this process's id
+[[nodiscard]] std::string beside_name(std::string_view prefix, std::string_view folder);  // the name contains this process's id
 
 struct FolderName {
   std::int64_t step = 0;
@@ -44,14 +44,14 @@ struct Candidate {
   int copy = 1;
   bool is_replaced = false;
 };
-// Lists the snapshots in order of step, a replaced snapshot before its replacement. Reads only names. FsError if the folder can't
-// be read.
+// Lists the snapshots in order of step, a replaced snapshot before its replacement. Reads only names. Throws FsError if the
+// folder can't be read.
 [[nodiscard]] std::vector<Candidate> candidates(Fs& fs, const std::filesystem::path& snapshots);
 
 [[nodiscard]] bool is_taken(const std::filesystem::path& path);  // true if the name exists, even as a dangling link
 
-// The mutex that a thread holds while it moves snapshots, so that a save and a Keeper do not see each other's intermediate
-// states.
+// Returns the mutex that a thread holds while it moves snapshots, so that a save and a Keeper do not see each other's
+// intermediate states.
 [[nodiscard]] std::mutex& moves_mutex();
 
 // While this object exists, a Keeper leaves the folder alone.

@@ -26,7 +26,7 @@ constexpr std::uint64_t kAlignment = 64;
 
 std::uint64_t aligned(std::uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-// Says why a tensor can't be written byte by byte; "" if it can.
+// Returns why a tensor can't be written byte by byte; "" if it can.
 std::string problem_of(const at::Tensor& tensor) {
   if (!tensor.defined()) return "it is undefined";
   if (tensor.layout() != at::kStrided || tensor.is_nested()) return "it is not dense";
@@ -35,7 +35,7 @@ std::string problem_of(const at::Tensor& tensor) {
   return "";
 }
 
-// Returns the fields and the name. `tensors` receives the tensors in the order of the fields.
+// Returns the name and the fields of a file. `tensors` receives the tensors in the order of the fields.
 ImageFile describe(const std::string& name, const Tensors& named, std::vector<at::Tensor>& tensors) {
   ImageFile file;
   file.name = name + kTensorSuffix;
@@ -65,7 +65,7 @@ std::string state_text(const Content& content) {
          "\n";
 }
 
-// Makes an image; `bytes_of` turns the tensors of a file into the function that yields their bytes.
+// Makes an image. `bytes_of` turns the tensors of a file into a function that yields their bytes.
 Image make(const Content& content, const std::function<format::TensorBytes(std::vector<at::Tensor>)>& bytes_of) {
   Image image;
   image.step = content.step;
@@ -86,7 +86,7 @@ Image make(const Content& content, const std::function<format::TensorBytes(std::
   return image;
 }
 
-// Bytes of the tensors that can be stored; make() rejects all other tensors by name.
+// Returns the bytes of the tensors that can be stored; make() rejects all other tensors by name.
 std::uint64_t bytes_of_all(const Content& content) {
   std::uint64_t bytes = 0;
   const auto add = [&](const Tensors& tensors) {
@@ -97,7 +97,7 @@ std::uint64_t bytes_of_all(const Content& content) {
   return bytes;
 }
 
-// The device of the first tensor that is not in host memory; the CPU if there is no such tensor.
+// Returns the device of the first tensor that is not in host memory; the CPU if there is no such tensor.
 c10::Device device_of(const Content& content) {
   const auto elsewhere = [](const Tensors& tensors) -> const at::Tensor* {
     for (const auto& [name, tensor] : tensors) {
@@ -120,12 +120,12 @@ class CopyScope {
   explicit CopyScope(std::unique_ptr<device::Copies> copies) : copies_(std::move(copies)) {
     if (copies_) copies_->hold_copies(*copies_->mark_work());
   }
-  // After an error, waits for copies that may still be writing into memory that is about to be reused.
+  // After an error, waits for copies that may still write into memory that is about to be reused.
   ~CopyScope() {
     if (!copies_ || ended_) return;
     try {
       copies_->mark_copies()->wait();
-    } catch (const std::exception&) {  // the device is lost, and its copies have ended with it
+    } catch (const std::exception&) {  // the device is lost, so its copies have ended
     }
   }
   CopyScope(const CopyScope&) = delete;
@@ -154,7 +154,7 @@ void FreeHost::operator()(std::byte* memory) const noexcept {
 
 std::byte* HostMemory::get(std::uint64_t bytes, device::Backend* copier) {
   if (bytes <= capacity_) return memory_.get();
-  memory_.reset();  // freed first: there may not be enough memory for the old and the new block together
+  memory_.reset();  // the old block is freed first, because there may not be enough memory for both blocks
   capacity_ = 0;
   memory_ = {static_cast<std::byte*>(std::aligned_alloc(kAlignment, aligned(bytes))), FreeHost{}};
   if (memory_ == nullptr) throw std::bad_alloc();
@@ -163,14 +163,14 @@ std::byte* HostMemory::get(std::uint64_t bytes, device::Backend* copier) {
   try {
     copier->pin(memory_.get(), capacity_);
     memory_.get_deleter().locked_for = copier;
-  } catch (const DeviceError&) {  // pageable memory makes the copies wait: slower, but equally correct
+  } catch (const DeviceError&) {  // without page-locking the copies wait for the device: slower, but equally correct
   }
   return memory_.get();
 }
 
 Image image_of(const Content& content) {
   return make(content, [](std::vector<at::Tensor> tensors) {
-    // Keeps the bytes of the tensor being written alive.
+    // `host` keeps alive the bytes of the tensor that is being written.
     return [tensors = std::move(tensors), host = std::make_shared<at::Tensor>()](std::size_t i) {
       *host = on_host(tensors[i]);
       return std::span<const std::byte>(detail::bytes_of(*host));
@@ -231,7 +231,7 @@ void saving(const std::filesystem::path& run, std::int64_t step, const std::func
   } catch (const Json::exception& error) {
     refuse(std::string("its state is not valid JSON: ") + error.what(), "report this; texts in a state must be UTF-8");
   } catch (const c10::Error& error) {
-    if (device::is_device_lost(error)) throw;  // the snapshot itself is not at fault
+    if (device::is_device_lost(error)) throw;  // a lost device is not the snapshot's fault
     refuse(std::string("a tensor can't be copied: ") + error.what_without_backtrace(), "check whether the device failed");
   } catch (const std::bad_alloc&) {
     const std::string limit = limit_of(RLIMIT_AS) ? " within the limit of address space (ulimit -v)" : "";

@@ -27,7 +27,7 @@ struct Image {
   std::int64_t step = 0;
   std::vector<ImageFile> files;
   std::string state;               // the text of state.json
-  device::Copies::MarkPtr copied;  // the bytes are complete once this mark is reached; null = they are complete already
+  device::Copies::MarkPtr copied;  // once reached, the bytes are complete; null = they are complete already
 };
 
 struct FreeHost {
@@ -38,9 +38,9 @@ struct FreeHost {
 // Memory that is kept from one snapshot to the next and grows to the size of the largest snapshot.
 class HostMemory {
  public:
-  // Returns at least `bytes`, uninitialised; the old contents are lost. std::bad_alloc if memory runs out. `copier`, which must
-  // outlive this object, page-locks the memory for its copies if that takes at most a quarter of the free memory and the system
-  // allows it; null = not page-locked.
+  // Returns at least `bytes`, uninitialised; the old contents are lost. Throws std::bad_alloc if memory runs out. `copier`,
+  // which must outlive this object, page-locks the memory for its copies if that takes at most a quarter of the free memory and
+  // the system allows it; null = not page-locked.
   std::byte* get(std::uint64_t bytes, device::Backend* copier = nullptr);
   [[nodiscard]] std::uint64_t capacity() const noexcept { return capacity_; }
 
@@ -49,16 +49,18 @@ class HostMemory {
   std::uint64_t capacity_ = 0;
 };
 
-// The memory that image_in() will request, and the device of the state: the CPU if the whole state is in host memory.
+// The memory that image_in() will request, and the device on which the state is. The device is the CPU if the whole state is in
+// host memory.
 struct Room {
   std::uint64_t bytes = 0;
   c10::Device device = c10::Device(c10::kCPU);
-  void make_in(HostMemory& memory) const;  // may be called by any thread
+  void make_in(HostMemory& memory) const;  // any thread may call this
 };
 [[nodiscard]] Room room_for(const Content& content);
 
-// Makes an image that reads a tensor's bytes only when they are requested. Write it in the thread that owns the tensors, before
-// they change. SnapshotError names what can't be stored; saving() translates DataError, Json::exception and c10::Error.
+// Makes an image that reads a tensor's bytes only when they are requested. Write the image in the thread that owns the tensors,
+// before the tensors change. A SnapshotError names what can't be stored; saving() translates DataError, Json::exception and
+// c10::Error.
 [[nodiscard]] Image image_of(const Content& content);
 // Copies the state's bytes into `memory`. The image refers to no LibTorch object, so any thread may write it. When this returns,
 // the tensors may change: tensors on the host are copied, and on a device later work waits for the copies.

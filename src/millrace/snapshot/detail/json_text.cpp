@@ -7,7 +7,7 @@ namespace millrace::snapshot::detail {
 namespace {
 
 constexpr const char* kNumber = "$number";
-constexpr int kMostLevels = 100;  // recursion is safe up to this depth
+constexpr int kMostLevels = 100;  // code that recurses into the JSON is safe up to this depth
 
 Json sealed(const Json& value) {
   if (value.is_number_float()) {

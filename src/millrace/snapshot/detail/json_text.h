@@ -9,10 +9,10 @@
 
 namespace millrace::snapshot::detail {
 
-// Equal values give equal text. A number that JSON can't represent becomes {"$number": "inf"} ("-inf", "nan"). Text that is not
-// UTF-8 throws Json::exception.
+// Returns the JSON's canonical text: equal values give equal text. A number that JSON can't represent becomes {"$number": "inf"}
+// ("-inf", "nan"). Text that is not UTF-8 throws Json::exception.
 [[nodiscard]] std::string to_canonical(const Json& value, int indent = -1);
-// The inverse of to_canonical(). nullopt if the text is not JSON or is nested deeper than Millrace ever writes.
+// Reads what to_canonical() wrote. Returns nullopt if the text is not JSON or is nested deeper than Millrace ever writes.
 [[nodiscard]] std::optional<Json> from_canonical(std::string_view text);
 
 }  // namespace millrace::snapshot::detail

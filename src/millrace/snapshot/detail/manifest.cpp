@@ -78,7 +78,7 @@ std::vector<std::string> files_of_snapshot(Fs& fs, const std::filesystem::path& 
     }
     names.emplace_back(kManifestFile);
     return names;
-  } catch (const std::exception&) {  // a folder that can't be inspected is left alone
+  } catch (const std::exception&) {  // a folder that can't be read does not count as Millrace's
     return {};
   }
 }

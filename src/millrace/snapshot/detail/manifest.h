@@ -22,17 +22,17 @@ inline constexpr const char* kTensorSuffix = ".safetensors";
 struct FileRecord {
   std::uint64_t bytes = 0;
   std::uint32_t crc32c = 0;
-  std::optional<std::uint32_t> header_crc32c;    // set for tensor files
-  std::map<std::string, std::uint32_t> tensors;  // name -> CRC32C
+  std::optional<std::uint32_t> header_crc32c;    // only for files of tensors: checksum of the header
+  std::map<std::string, std::uint32_t> tensors;  // for each tensor: its name and its CRC32C
 };
 
 struct Manifest {
   std::int64_t step = 0;
-  std::map<std::string, FileRecord> files;  // all files except the manifest
+  std::map<std::string, FileRecord> files;  // records of all files except the manifest
 };
 
-// True if the name has only letters, digits, '_', '-' and '.', and does not begin with '.'. Names of models and parts must be
-// plain, because they become names of files.
+// Returns true if the name has only letters, digits, '_', '-' and '.', and does not begin with '.'. Names of models and parts
+// must be plain, because they become names of files.
 [[nodiscard]] bool is_plain_name(std::string_view name) noexcept;
 
 // The manifest as text, which begins with the CRC32C of the rest of the text.
@@ -47,13 +47,13 @@ struct ParsedManifest {
 
 [[nodiscard]] std::string hex(std::uint32_t value);
 
-// True if the folder is exactly what Millrace made: a manifest of that step, the files that it lists with their sizes, and no
-// other entry. Contents of files are not checked. Never throws.
+// Returns true if the folder is exactly what Millrace made: a manifest of that step, the files that it lists with their sizes,
+// and no other entry. Contents of files are not checked. Never throws.
 [[nodiscard]] bool is_our_snapshot(Fs& fs, const std::filesystem::path& folder, std::int64_t step) noexcept;
 // The files that the manifest lists, then the manifest. Other entries of the folder are ignored. Empty if the folder is not
 // Millrace's. Never throws.
 [[nodiscard]] std::vector<std::string> files_of_snapshot(Fs& fs, const std::filesystem::path& folder, std::int64_t step) noexcept;
-// True if an interrupted save can have left this folder: all its files have names that snapshots use. Never throws.
+// Returns true if an interrupted save can have left this folder: all its files have names that snapshots use. Never throws.
 [[nodiscard]] bool is_our_leftover(Fs& fs, const std::filesystem::path& folder) noexcept;
 
 }  // namespace millrace::snapshot::detail

@@ -8,10 +8,10 @@
 
 namespace millrace::snapshot::detail {
 
-// The tensor itself if it is dense, contiguous and on the CPU; otherwise a dense, contiguous copy on the CPU. The result has no
-// gradient.
+// Returns the tensor itself if it is dense, contiguous and on the CPU; otherwise a dense, contiguous copy on the CPU. The result
+// has no gradient.
 [[nodiscard]] at::Tensor on_host(const at::Tensor& tensor);
-// Memory of `host`, a tensor that on_host() returned.
+// Returns the memory of `host`, a tensor that on_host() returned.
 [[nodiscard]] std::span<std::byte> bytes_of(const at::Tensor& host);
 
 }  // namespace millrace::snapshot::detail

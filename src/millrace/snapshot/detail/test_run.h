@@ -71,7 +71,7 @@ class RunTest : public testing::Test {
     return refusal_message<SnapshotError>([&] { save_real(content); }).what;
   }
 
-  // The number of file system calls that `work` makes.
+  // Returns the number of file system calls that `work` makes.
   static std::int64_t count_calls(const std::function<void(Fs&)>& work) {
     FaultFs fs(Fs::real());
     work(fs);

@@ -16,7 +16,7 @@
 namespace millrace::data::detail {
 namespace {
 
-constexpr std::size_t kBlock = 4096;  // bytes that a checksum covers; small, so that a crop reads little more than it needs
+constexpr std::size_t kBlock = 4096;  // bytes that a checksum covers; few, so that little more than a crop is read
 constexpr std::string_view kEnding = ".part";
 constexpr std::size_t kNameDigits = 40;
 
@@ -27,7 +27,7 @@ struct Head {
   PartKey key{};
   std::uint64_t bytes = 0;
   std::uint32_t block = kBlock;
-  std::uint32_t crc = 0;  // checksum of this struct with crc = 0, and of the list of checksums
+  std::uint32_t crc = 0;  // checksum of this struct, in which crc is 0 meanwhile, and of the list of checksums
 };
 static_assert(sizeof(Head) == 56);
 
@@ -35,7 +35,7 @@ std::size_t blocks_of(std::size_t bytes) { return (bytes + kBlock - 1) / kBlock;
 std::size_t offset_of_blocks(std::size_t bytes) {
   return aligned_to(kBlock, sizeof(Head) + blocks_of(bytes) * sizeof(std::uint32_t));
 }
-// The number of 4-byte words between the head and the blocks: the checksums and the zeros after them.
+// Returns the number of 4-byte words between the head and the blocks: the checksums and the zeros after them.
 std::size_t words_of(std::size_t bytes) { return (offset_of_blocks(bytes) - sizeof(Head)) / sizeof(std::uint32_t); }
 
 std::uint32_t crc_of(Head head, std::span<const std::uint32_t> checksums) {
@@ -101,7 +101,7 @@ bool read_checked(const File& file, const PartKey& key, std::span<const PartRang
   };
   if (ranges.empty()) return read_blocks(0, blocks_of(out.size()));
   file.advise(begin_of_blocks, ranges);
-  std::size_t first = 0;  // first of the adjacent blocks that are read next
+  std::size_t first = 0;  // first of the adjacent blocks that are read together next
   std::size_t end = 0;
   for (const PartRange& range : ranges) {
     if (range.bytes == 0) continue;

@@ -1,4 +1,5 @@
-// The file of a decoded part: its key, checksums of its blocks, its bytes.
+// The file of a decoded part, which is what the cache keeps as one piece (Source::keeps()). The file holds the part's key,
+// checksums of the part's blocks, and the part's bytes.
 #pragma once
 
 #include <array>
@@ -15,10 +16,10 @@
 namespace millrace::data::detail {
 
 using PartKey = std::array<std::uint8_t, 32>;
-// The key of the part that `text` identifies, and the name of that part's file.
+// Returns the key of the part that `text` identifies. The name of the part's file is made from the key.
 [[nodiscard]] PartKey part_key(std::string_view text);
 [[nodiscard]] std::string part_file_name(const PartKey& key);
-[[nodiscard]] bool is_part_file_name(std::string_view name);  // also true for a file that is still being written
+[[nodiscard]] bool is_part_file_name(std::string_view name);  // returns true also for a file that is still being written
 
 [[nodiscard]] std::uint64_t part_file_bytes(std::size_t part_bytes);
 
@@ -29,7 +30,7 @@ enum class PartRead : std::uint8_t { done, missing, damaged };
 [[nodiscard]] PartRead read_part(const std::filesystem::path& path, const PartKey& key, std::span<const PartRange> ranges,
                                  std::span<std::byte> out) noexcept;
 
-// Tells the system that the ranges will be read soon. False if the file does not exist.
+// Tells the system that the ranges will be read soon. Returns false if the file does not exist.
 bool will_need_part(const std::filesystem::path& path, std::span<const PartRange> ranges, std::size_t part_bytes) noexcept;
 
 // Writes the whole file or nothing. The file is not synced to the disk, because every reader checks it. Throws FsError.

@@ -29,7 +29,7 @@ constexpr std::array<std::pair<int, DType>, 12> kTypes = {{{2, DType::u8},
                                                            {1280, DType::u64},
                                                            {1792, DType::c128}}};
 
-// Reads numbers at given byte offsets, in the file's byte order.
+// Reads numbers at byte offsets, in the file's byte order.
 class Bytes {
  public:
   Bytes(std::span<const std::byte> bytes, bool swapped) : bytes_(bytes), swapped_(swapped) {}
@@ -66,7 +66,7 @@ struct Fields {
 struct Places {
   std::size_t magic, datatype, bitpix, dim, pixdim, offset, slope, intercept, units, description, qform, sform, quatern, srow;
 };
-constexpr int kLastForm = 5;  // the last valid code; qform and sform have the codes 0 to 5
+constexpr int kLastForm = 5;  // the last valid code of a qform or an sform; the codes are 0 to 5
 constexpr Places kPlaces1 = {344, 70, 72, 40, 76, 108, 112, 116, 123, 148, 252, 254, 256, 280};
 constexpr Places kPlaces2 = {4, 12, 14, 16, 104, 168, 176, 184, 500, 240, 344, 348, 352, 400};
 
@@ -94,7 +94,7 @@ Fields read_fields(const Bytes& bytes, const Places& at) {
   return fields;
 }
 
-// A code that nifti1.h does not have becomes 0, as in nibabel.
+// Returns `code`, or 0 for a code that nifti1.h does not have, as nibabel does.
 int known_form(int code) { return code > 0 && code <= kLastForm ? code : 0; }
 
 std::string find_affine(const Fields& fields, NiftiHeader& header) {
@@ -126,7 +126,7 @@ std::string find_shape(const Fields& fields, NiftiHeader& header, bool& is_unrea
   const auto* const type =
       std::find_if(kTypes.begin(), kTypes.end(), [&](const auto& row) { return row.first == fields.datatype; });
   if (type == kTypes.end()) {
-    constexpr std::array kUnread = {1, 128, 1536, 2048, 2304};  // bits, RGB, float128, complex256, RGBA
+    constexpr std::array kUnread = {1, 128, 1536, 2048, 2304};  // valid, but not read: bits, RGB, float128, complex256, RGBA
     is_unread = std::ranges::find(kUnread, fields.datatype) != kUnread.end();
     return "datatype " + std::to_string(fields.datatype) + " is not supported (integers, float32, float64, complex)";
   }
@@ -167,8 +167,8 @@ std::string affine_of_qform(const NiftiHeader& header, NiftiMatrix& affine) {
   const double b = header.qform[0], c = header.qform[1], d = header.qform[2];
   const double square = b * b + c * c + d * d;
   if (!std::isfinite(square)) return "the qform's quaternion is not finite";
-  // nibabel's threshold. If `square` is this close to 1, the difference is a rounding error of float32; the root of the
-  // difference would rotate the volume slightly.
+  // nibabel's threshold. If `square` is this close to 1, the difference is a rounding error of float32. Without the threshold
+  // the root of the difference would rotate the volume slightly.
   constexpr double kRounding = 3 * static_cast<double>(std::numeric_limits<float>::epsilon());
   const bool is_half_turn = std::abs(1.0 - square) < kRounding;
   if (square > 1.0 && !is_half_turn) return "the qform's quaternion is longer than 1";
@@ -219,8 +219,8 @@ std::string parse_nifti(std::span<const std::byte> bytes, NiftiHeader& header, b
     return "the magic is " + quoted(fields.magic) + ", expected \"n+" + number + "\" or \"ni" + number + "\"";
   }
   header.pair = fields.magic[1] == 'i';
-  // In version 1 the offset is a float, so it may not be a whole number of bytes inside a file; it is checked before it is
-  // converted.
+  // In version 1 the offset is a float, which may not be a whole number of bytes inside the file. So the offset is checked
+  // before it is converted.
   const double offset = first ? static_cast<double>(ordered.at<float>(kPlaces1.offset))
                               : static_cast<double>(ordered.at<std::int64_t>(kPlaces2.offset));
   const double least = header.pair ? 0 : first ? 352 : 544;

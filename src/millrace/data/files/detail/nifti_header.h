@@ -12,18 +12,19 @@ namespace millrace::data::detail {
 
 inline constexpr std::size_t kNifti1Bytes = 348, kNifti2Bytes = 540;
 
-// Parses a header and checks everything that the header alone can show. `bytes`: the first kNifti2Bytes of the file, or fewer if
-// it is shorter. Returns what is wrong, or "". `is_unread` is set if the datatype is valid but this reader does not support it.
+// Parses a header and checks everything that the header alone can show. `bytes`: the first kNifti2Bytes of the file, or the
+// whole file if it is shorter. Returns what is wrong, or "". `is_unread` is set if the datatype is valid but Millrace does not
+// read it.
 [[nodiscard]] std::string parse_nifti(std::span<const std::byte> bytes, NiftiHeader& header, bool& is_unread);
 
-// True if the bytes begin like a NIfTI header: with its size and magic.
+// Returns true if the bytes begin like a NIfTI header: with the header's size and magic.
 [[nodiscard]] bool has_nifti_magic(std::span<const std::byte> bytes);
 
-[[nodiscard]] int datatype_of(DType dtype);  // the code of `dtype` in nifti1.h; `dtype` must have one
+[[nodiscard]] int datatype_of(DType dtype);  // returns the code of `dtype` in nifti1.h; `dtype` must have a code
 
 using NiftiMatrix = std::array<std::array<double, 4>, 4>;
-// The size of a voxel from pixdim[1], [2] or [3]. The standard requires values above 0. This function returns the absolute
-// value, or 1 for 0, as nibabel does.
+// Returns the size of a voxel from pixdim[1], [2] or [3]. The standard requires values above 0. This function returns the
+// absolute value, or 1 for 0, as nibabel does.
 [[nodiscard]] double voxel_size(double stored);
 // Sets `affine` to the transform that the qform describes ("method 2" of nifti1.h): a rotation times the voxel sizes. The
 // rotation is the unit quaternion (a, b, c, d), whose b, c and d are stored. pixdim[0] = -1 flips the third axis. Returns what is

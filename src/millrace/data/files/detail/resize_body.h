@@ -1,6 +1,6 @@
-// Each source file that is compiled for an instruction set includes this file, with its own namespace in MR_RESIZE. So the same
-// vector code uses the best instructions of each CPU. The code calls no function of the standard library: the linker keeps only
-// one copy of such a function, which might need instructions that the CPU lacks.
+// The vector code of the loops. Each source file that is compiled for an instruction set includes this file, with its own
+// namespace in MR_RESIZE. So the same code uses the best instructions of each CPU. The code calls no function of the standard
+// library, because the linker keeps only one copy of such a function, and that copy might need instructions that the CPU lacks.
 #pragma once
 
 #include <cstring>
@@ -10,7 +10,7 @@
 namespace millrace::data::detail::MR_RESIZE {
 namespace {
 
-// Vectors of eight values; the compiler maps them to the instructions that the file may use.
+// Vectors of eight values. The compiler maps them to the instructions that this file may use.
 constexpr std::size_t kLanes = kResizedRows;
 using Bytes = std::uint8_t __attribute__((vector_size(kLanes)));
 using Shorts = std::int16_t __attribute__((vector_size(kLanes * sizeof(std::int16_t))));
@@ -36,7 +36,7 @@ inline void store(const Ints& sums, std::byte* to) {
 }
 
 // Transposes eight rows of sixteen bytes. In the array of these 128 bytes, each step rotates the bits of a byte's index left by
-// one. Three steps turn rows into columns; four more steps turn columns into rows.
+// one. So three steps turn rows into columns, and four more steps turn columns into rows.
 using Sixteen = std::uint8_t __attribute__((vector_size(16)));
 using Block = Sixteen[kLanes];
 constexpr std::size_t kBlockBytes = sizeof(Sixteen);
@@ -53,8 +53,8 @@ inline void turn(Block& block, int times) {
   }
 }
 
-// Turns eight rows into columns of eight bytes; rows_of() turns them back. `columns` must have room for whole blocks of 16
-// columns.
+// Turns eight rows into columns of eight bytes; rows_of() turns columns back into rows. `columns` must have room for whole
+// blocks of 16 columns.
 inline void columns_of(const std::byte* const (&rows)[kLanes], std::size_t count, std::byte* columns) {
   for (std::size_t i = 0; i < count; i += kBlockBytes, columns += sizeof(Block)) {
     Block block = {};

@@ -29,7 +29,7 @@ void resize_rows(const std::byte* from, std::size_t from_pitch, std::size_t old_
   const auto run = loops().eight_rows;
   constexpr auto kRows = static_cast<std::int64_t>(kResizedRows);
   for (std::int64_t row = 0; row < rows; row += kRows) {
-    for (std::int64_t lane = 0; lane < kRows; ++lane) {  // if there are fewer than eight rows, the last row is repeated
+    for (std::int64_t lane = 0; lane < kRows; ++lane) {  // if fewer than eight rows remain, the last row is repeated
       const auto at = static_cast<std::size_t>(std::min(row + lane, rows - 1));
       work.from[lane] = from + at * from_pitch;
       work.to[lane] = to + at * to_pitch;

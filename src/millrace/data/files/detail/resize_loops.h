@@ -7,16 +7,16 @@
 
 namespace millrace::data::detail {
 
-inline constexpr int kWeightBits = 22;  // fraction bits of a weight: 32, less 8 for the pixel and 2 for overshoot
+inline constexpr int kWeightBits = 22;  // fraction bits of a weight: 32, less 8 for the pixel and 2 for larger sums
 // The pitch of the rows that resize_columns() reads must be a multiple of this. Bytes after the end of a row may hold anything.
 inline constexpr std::size_t kColumnBlock = 32;
 
-// The old pixels, along an axis, that contribute to a new pixel.
+// The old pixels, along an axis, from which a new pixel is computed.
 struct Taps {
   std::int64_t first = 0, count = 0;
 };
 struct ResizeAxis {
-  std::vector<Taps> taps;             // for each new pixel
+  std::vector<Taps> taps;             // the taps of each new pixel
   std::vector<std::int32_t> weights;  // `most` weights for each new pixel
   std::size_t most = 0;
 };
@@ -31,10 +31,10 @@ struct RowWork {
   const Taps* taps = nullptr;
   const std::int32_t* weights = nullptr;
   std::size_t most = 0;
-  std::byte *old_columns = nullptr, *new_columns = nullptr;  // with room for whole blocks of 16 columns
+  std::byte *old_columns = nullptr, *new_columns = nullptr;  // these have room for whole blocks of 16 columns
 };
 struct ColumnWork {
-  const std::byte* from = nullptr;  // the first old row that contributes to the new one
+  const std::byte* from = nullptr;  // the first old row that contributes to the new row
   std::size_t pitch = 0, bytes = 0;
   const std::int32_t* weights = nullptr;
   std::int64_t count = 0;

@@ -8,14 +8,14 @@
 namespace millrace::data::detail {
 namespace {
 
-constexpr std::size_t kShown = 40;          // bytes of a line that a message shows
-constexpr std::int64_t kLeastTags = 20;     // text with fewer tags is not markup, because a book may contain a few
-constexpr std::int64_t kBytesPerTag = 100;  // the text is markup only if it has a tag in this many bytes
+constexpr std::size_t kShown = 40;          // the most bytes of a line that a message shows
+constexpr std::int64_t kLeastTags = 20;     // text with fewer tags is not taken as markup, because a book may contain a few
+constexpr std::int64_t kBytesPerTag = 100;  // text is taken as markup only if it has at least one tag per this many bytes
 constexpr double kMostOfLines = 0.9;
 constexpr std::int64_t kLeastRepeats = 20, kLeastReturns = 10;
-constexpr double kRepeated = 0.25;  // share of all bytes from which a repeated line is reported
+constexpr double kRepeated = 0.25;  // a repeated line is reported if it takes at least this share of all bytes
 constexpr std::int64_t kLeastTwice = 5;
-constexpr std::int64_t kBytesPerTwice = 2000;  // text counts as encoded twice only with a pair (twice_) in this many bytes
+constexpr std::int64_t kBytesPerTwice = 2000;  // text counts as encoded twice only with a pair (twice_) per this many bytes
 
 bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
 
@@ -52,7 +52,7 @@ void TextSigns::add(std::string_view piece) {
 }
 
 void TextSigns::add_to_line(std::string_view character) {
-  constexpr std::uint64_t kPrime = 0x100000001B3U;  // FNV-1a
+  constexpr std::uint64_t kPrime = 0x100000001B3U;  // the prime of the FNV-1a hash
   for (const char c : character) line_.hash = (line_.hash ^ static_cast<unsigned char>(c)) * kPrime;
   line_.size += static_cast<std::int64_t>(character.size());
   const char c = character.size() > 1 ? '\1' : character.front();
@@ -63,8 +63,8 @@ void TextSigns::add_to_line(std::string_view character) {
 
 void TextSigns::count_character(char32_t character) {
   lost_ += character == U'\uFFFD' ? 1 : 0;
-  // If UTF-8 text was encoded twice, each byte of a two-byte or three-byte character has become a character: the first byte a
-  // letter of Latin-1, the second byte another character. Counts such pairs.
+  // Counts pairs that show text encoded twice. If UTF-8 text was encoded twice, each byte of a two-byte or three-byte character
+  // has become a character: the first byte a letter of Latin-1, the second byte another character.
   const bool leads = before_ == U'\u00C2' || before_ == U'\u00C3' || before_ == U'\u00E2';
   twice_ += leads && ((character >= U'\u0080' && character <= U'\u00BF') || character == U'\u20AC') ? 1 : 0;
   before_ = character;

@@ -12,18 +12,18 @@ namespace millrace::data::detail {
 
 class TextSigns {
  public:
-  void add(std::string_view piece);  // adds a piece of the text (UTF-8) that ends between code points
+  void add(std::string_view piece);  // adds a piece of the text, which is UTF-8 and ends between code points
 
-  [[nodiscard]] bool ends_lines_by_two() const noexcept;  // true: most lines end with carriage return and line feed
+  [[nodiscard]] bool ends_lines_by_two() const noexcept;  // returns true if most lines end with carriage return and line feed
   [[nodiscard]] bool is_markup() const noexcept;
-  [[nodiscard]] bool is_json() const noexcept;  // true: most lines are JSON objects
-  // A line for each sign, without the name of the file: "holds 120 characters U+FFFD, which …".
+  [[nodiscard]] bool is_json() const noexcept;  // returns true if most lines are JSON objects
+  // Returns a line for each sign, without the name of the file: "holds 120 characters U+FFFD, which …".
   [[nodiscard]] std::vector<std::string> lines() const;
 
  private:
-  struct Frequent {  // lines with equal content
+  struct Frequent {  // a line that occurs several times
     std::uint64_t hash = 0;
-    std::int64_t bytes = 0;  // a lower bound of the bytes in such lines; see count_line()
+    std::int64_t bytes = 0;  // a lower bound of the bytes in lines equal to this one; see count_line()
     std::int64_t count = 0;  // occurrences since the line entered the table
     std::string begin;
   };
@@ -38,7 +38,7 @@ class TextSigns {
   struct Line {
     std::uint64_t hash = 0;
     std::int64_t size = 0;     // bytes from the first non-blank character on
-    char first = 0, last = 0;  // first and last non-blank characters; 1 if not ASCII
+    char first = 0, last = 0;  // first and last non-blank characters; a character that is not ASCII is stored as 1
     std::string begin;
   };
   Line line_;  // the line that is being read
@@ -46,9 +46,9 @@ class TextSigns {
   std::array<Frequent, 16> frequent_;
 };
 
-// The lines to log: for each source a line for each sign, beginning with the source's label. If several sources are given and all
-// of them are markup (or JSON), that is taken as intended and not reported. If all sources end their lines with carriage return
-// and line feed, that is not reported either.
+// Returns the lines to log: for each source a line for each sign, beginning with the source's label. If several sources are
+// given and all of them are markup (or JSON), that is taken as intended and not reported. If all sources end their lines with
+// carriage return and line feed, that is not reported either.
 [[nodiscard]] std::vector<std::string> notices_of_signs(const std::vector<TextSigns>& all,
                                                         const std::vector<std::string>& labels);
 

@@ -40,8 +40,8 @@ InputFile open(const TextSource& source) {
        .next = found.next});
 }
 
-// The length of `text` up to its last complete code point. Throws at the first invalid byte. A code point that is cut off at the
-// end is left for the next piece; in the last piece it is invalid.
+// Returns the length of `text` up to its last complete code point. Throws at the first invalid byte. A code point that is cut
+// off at the end is left for the next piece; in the last piece it is invalid.
 std::size_t whole_code_points(const TextSource& source, std::string_view text, std::uint64_t offset, bool last) {
   const std::optional<NoText> other = offset == 0 ? other_than_text(text, source.path) : std::nullopt;
   if (other) refuse(source, *other, text, offset);
@@ -101,7 +101,7 @@ TextRead read_text(const TextSource& source, const std::function<void(std::strin
   TextRead result{.stamp = stamp(file, source)};
   Sha256 hash;
   char before = '\n';
-  std::string buffer;  // the rest of the last piece, followed by the next chunk
+  std::string buffer;  // the unfinished end of the last piece, followed by the next chunk
   for (std::uint64_t at = 0; at < file.size();) {
     const std::size_t kept = buffer.size();
     const std::size_t count = std::min<std::uint64_t>(kChunk, file.size() - at);

@@ -9,7 +9,7 @@
 
 namespace millrace::data::detail {
 
-// Values that change if a file changes.
+// Values that change if the source's file changes.
 struct SourceStamp {
   std::uint64_t size = 0;
   std::int64_t changed = 0;  // modification time of the file, in nanoseconds
@@ -21,18 +21,18 @@ struct TextSource {
   std::string label;  // the source's name in messages, such as: source 2 of 3: "letters.txt"
 };
 
-// Reads only size and time. Throws DataError if the file can't be opened or is empty.
+// Returns the stamp, of which only size and time are read. Throws DataError if the file can't be opened or is empty.
 [[nodiscard]] SourceStamp stamp_of(const TextSource& source);
 [[nodiscard]] std::string sha256_of(const TextSource& source);
 
 struct TextRead {
   SourceStamp stamp;
   bool had_mark = false;
-  std::int64_t marks_inside = 0;  // byte-order marks after the beginning
-  std::int64_t lone_returns = 0;  // "\r" without a "\n" after it
-  std::int64_t line_feeds = 0;    // "\n"
-  std::int64_t both = 0;          // "\r\n"
-  std::int64_t characters = 0;    // code points, without the byte-order mark at the beginning
+  std::int64_t marks_inside = 0;  // number of byte-order marks that are not at the beginning
+  std::int64_t lone_returns = 0;  // number of "\r" without a "\n" after them
+  std::int64_t line_feeds = 0;    // number of "\n"
+  std::int64_t both = 0;          // number of "\r\n"
+  std::int64_t characters = 0;    // number of code points, without the byte-order mark at the beginning
 };
 // Passes the text to `piece` in pieces that end between code points. Throws DataError if the file is not UTF-8 text; the message
 // says what the file is instead, and names the first byte that shows it.

@@ -12,7 +12,7 @@
 namespace millrace::data::detail {
 namespace {
 
-constexpr std::uint64_t kOrderUse = 0x6F72646572ULL;  // makes the key of the order differ from the keys of ReadRandom
+constexpr std::uint64_t kOrderUse = 0x6F72646572ULL;  // makes the order's keys differ from the keys of ReadRandom
 constexpr std::uint64_t kReplaceUse = 0x73756273ULL;
 constexpr std::uint64_t kDrawUse = 0x64726177ULL;
 constexpr const char* kRecipe = "the recipe's data()";
@@ -221,7 +221,7 @@ std::int64_t BatchOrder::replacement(std::size_t group, std::uint64_t epoch, std
 }
 
 std::shared_ptr<const BatchOrder::Draws> BatchOrder::draws_of(std::uint64_t epoch) const {
-  const std::lock_guard lock(mutex_);  // other threads wait here instead of making the same table
+  const std::lock_guard lock(mutex_);  // other threads wait here, so that only one thread makes the table
   for (const auto& draws : recent_) {
     if (draws && draws->epoch == epoch) return draws;
   }

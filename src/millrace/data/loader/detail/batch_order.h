@@ -1,5 +1,6 @@
-// Decides which samples a batch holds. The result depends only on the options, the epoch and the position. So a run can resume
-// anywhere, and ranks take disjoint parts of the same global batch. No LibTorch, no threads; const calls are thread-safe.
+// Decides which samples a batch holds. The result depends only on the options, the epoch and the position in the epoch. So a run
+// can resume anywhere, and ranks take disjoint parts of the same global batch. Uses neither LibTorch nor threads; const
+// functions are thread-safe.
 #pragma once
 
 #include <array>
@@ -19,8 +20,9 @@ namespace millrace::data::detail {
 
 struct BatchOrderOptions {
   Grouping grouping = Grouping::each;
-  std::optional<std::int64_t> samples_per_epoch = {};  // used only by Grouping::mix
-  // Rows of a rank in a batch: from each data set that sets no batch size; with Grouping::mix, from all data sets together.
+  std::optional<std::int64_t> samples_per_epoch = {};  // samples in an epoch; used only by Grouping::mix
+  // A rank's rows in a batch. This is the number from each data set that sets no batch size of its own; with Grouping::mix, the
+  // number from all data sets together.
   std::int64_t batch_size = 1;
   bool shuffle = false;
   bool drop_last = false;
@@ -40,27 +42,30 @@ class BatchOrder {
   // Throws ConfigError for batch sizes and weights that do not fit the grouping, and for invalid weights in epoch 0.
   BatchOrder(const std::vector<Dataset>& datasets, BatchOrderOptions options);
 
-  [[nodiscard]] std::int64_t batches() const noexcept { return batches_; }  // in an epoch
+  [[nodiscard]] std::int64_t batches() const noexcept { return batches_; }  // number of batches in an epoch
   [[nodiscard]] bool mixes() const noexcept { return options_.grouping == Grouping::mix; }
-  [[nodiscard]] std::int64_t samples_per_epoch() const noexcept;              // of all data sets and ranks together
-  [[nodiscard]] std::int64_t rows_before(std::int64_t count) const noexcept;  // rows of this rank in the batches [0, count)
-  [[nodiscard]] std::int64_t rows_per_batch() const noexcept;                 // rows of this rank in a full batch
-  [[nodiscard]] std::int64_t most_rows(std::size_t group) const noexcept;     // the most rows of `group` in a batch
+  [[nodiscard]] std::int64_t samples_per_epoch() const noexcept;              // number over all data sets and ranks
+  [[nodiscard]] std::int64_t rows_before(std::int64_t count) const noexcept;  // this rank's rows in the batches [0, count)
+  [[nodiscard]] std::int64_t rows_per_batch() const noexcept;                 // number of this rank's rows in a full batch
+  [[nodiscard]] std::int64_t most_rows(std::size_t group) const noexcept;     // the largest number of rows of `group` in a batch
   [[nodiscard]] std::uint64_t seed(std::size_t group) const noexcept { return sets_[group].seed; }
 
-  // The positions of this rank in a batch of the epoch. rows(): those of one data set. mixed_rows(): those of the whole mix.
+  // The positions in the epoch that this rank has in a batch. rows() returns those of one data set, mixed_rows() those of the
+  // whole mix.
   [[nodiscard]] RowRange rows(std::size_t group, std::int64_t batch) const noexcept;
   [[nodiscard]] RowRange mixed_rows(std::int64_t batch) const noexcept;
   // Writes the samples at the positions first, first + 1, ... of an epoch. If the data set has weights, throws what weights()
   // throws, or ConfigError if the result of weights() is invalid.
   void fill(std::size_t group, std::uint64_t epoch, std::int64_t first, std::span<std::int64_t> indices) const;
   void fill_mixed(std::uint64_t epoch, std::int64_t first, std::span<MixedRow> places) const;
-  // Another sample of the data set in place of a bad one. It is drawn as the samples of that epoch are.
+  // Returns another sample of the data set in place of a bad one. The sample is drawn in the way in which the epoch's samples
+  // are drawn.
   [[nodiscard]] std::int64_t replacement(std::size_t group, std::uint64_t epoch, std::uint64_t position,
                                          std::uint64_t attempt) const;
 
-  // A text of further properties that must be the same for a resume. Seed, batch size over all ranks, shuffle and drop_last are
-  // compared separately. "" for one data set, or several with Grouping::each, if no batch sizes and no weights are set.
+  // Returns a text of further properties that must be the same for a resume. Seed, batch size over all ranks, shuffle and
+  // drop_last are compared separately. The text is "" for one data set, or several with Grouping::each, if no batch sizes and no
+  // weights are set.
   [[nodiscard]] const std::string& order_text() const noexcept { return order_text_; }
   [[nodiscard]] std::vector<Loader::DatasetPlan> dataset_plans() const;
 
@@ -68,7 +73,7 @@ class BatchOrder {
   struct Set {
     std::string name;
     std::int64_t size = 0;   // number of samples
-    std::int64_t first = 0;  // number of its first sample, counted over all data sets
+    std::int64_t first = 0;  // number of the data set's first sample, if the samples of all data sets are counted together
     BatchSlices slices;
     std::uint64_t seed = 0;
     std::optional<double> weight;
@@ -78,8 +83,8 @@ class BatchOrder {
   // permutation.
   struct Draws {
     std::uint64_t epoch = 0;
-    std::vector<std::optional<DrawTable>> samples;  // by data set
-    std::vector<std::uint32_t> prints;              // hashes of the weights of each data set
+    std::vector<std::optional<DrawTable>> samples;  // a table for each data set
+    std::vector<std::uint32_t> prints;              // a hash of the weights of each data set
     std::vector<double> shares;                     // share of each data set in a mix
     std::optional<DrawTable> share_table;
   };
@@ -100,7 +105,7 @@ class BatchOrder {
   bool has_weights_ = false;  // true if any data set has weights
   std::string order_text_;
   mutable std::mutex mutex_;
-  // Tables of the epochs that readers are working on: two, or more if an epoch is shorter than the read-ahead.
+  // The tables of the latest epochs. Readers work on two epochs at once, or on more if an epoch is shorter than the read-ahead.
   mutable std::array<std::shared_ptr<const Draws>, 3> recent_;
 };
 

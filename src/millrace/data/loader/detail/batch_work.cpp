@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::size_t kAlignment = 64;
 constexpr std::uint64_t kMaxReplacements = 16;
-constexpr std::uint64_t kTicketsAhead = 16;  // the fewest tickets announced ahead, enough requests to keep a disk busy
+constexpr std::uint64_t kTicketsAhead = 16;  // the fewest tickets announced ahead: enough requests to keep a disk busy
 
 [[noreturn]] void too_large(const Field& field) {
   throw ConfigError(
@@ -30,7 +30,7 @@ constexpr std::uint64_t kTicketsAhead = 16;  // the fewest tickets announced ahe
 
 std::size_t aligned(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-// True if the error is about the sample, false if it is about the process or the program.
+// Returns true if the error is about the sample, false if it is about the process or the program.
 bool is_about_sample(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
@@ -87,8 +87,8 @@ void BatchWork::lay_out() {
   }
 }
 
-// In a mix any row may come from any data set, so the place of a group differs from batch to batch. Reserves memory as if all
-// rows came from the widest data set.
+// Places the fields of a mix in a slot. In a mix any row may come from any data set, so the place of a group differs from batch
+// to batch. Reserves memory as if all rows came from the data set with the widest rows.
 void BatchWork::lay_out_mix() {
   std::size_t widest = 0;
   std::size_t fields = 0;
@@ -125,7 +125,7 @@ void BatchWork::begin(BatchSlot& slot, std::uint64_t batch) noexcept {
   if (order_.mixes()) {
     try {
       begin_mix(slot, batch);
-    } catch (...) {  // invalid weights are reported when the batch is due
+    } catch (...) {  // not reported yet: the batch with the invalid weights will report them
       for (GroupSlot& group : slot.groups) group.rows = 0;
       slot.bad.push_back({.error = std::current_exception(), .failed = {}});
     }
@@ -194,10 +194,10 @@ void BatchWork::read_timed(BatchSlot& slot, const Block& block) noexcept {
   activity.group.store(block.group, std::memory_order_relaxed);
   activity.batch.store(block.batch, std::memory_order_relaxed);
   activity.since.store(began, std::memory_order_relaxed);
-  (void)take_kept_sample();  // clears the flag in case an earlier read, which was not timed, has set it
+  (void)take_kept_sample();  // clears the flag, because an earlier read that was not timed may have set it
   try {
     read_block(slot, block);
-  } catch (...) {  // out of memory while an error was stored, or invalid weights
+  } catch (...) {  // memory ran out while an error was stored, or weights are invalid
     const std::lock_guard lock(slot.mutex);
     slot.bad.push_back(
         {.group = block.group, .row = block.first_row, .reader = block.reader, .error = std::current_exception(), .failed = {}});
@@ -226,8 +226,8 @@ void BatchWork::announce(const OpenDataset& part, std::span<const std::int64_t> 
   part.source->will_need(indices, random);
 }
 
-// Announces future reads. The order is a function of the position, so future reads are known without a list. Each ticket
-// announces the same ticket a fixed number of batches ahead, so that no read is announced twice.
+// Announces reads that will come. The order is a function of the position, so these reads are known without a list. Each ticket
+// announces the ticket of the same number that lies a fixed number of batches ahead, so no read is announced twice.
 void BatchWork::look_ahead(std::size_t group, std::uint64_t batch, std::uint64_t ticket) const noexcept {
   const OpenDataset& part = parts_[group];
   const RowRange range = order_.rows(group, static_cast<std::int64_t>(batch % batches_per_epoch_));
@@ -414,7 +414,8 @@ std::string BatchWork::sample_name(std::size_t group, std::int64_t index) const 
 }
 
 std::string BatchWork::sample_label(std::size_t group, std::int64_t index) const {
-  // group and index were read from two atomics, one after the other, so they may belong to different samples.
+  // Group and index were read from two atomics, one after the other. They may belong to different samples, so the index is
+  // checked.
   const bool is_one = index >= 0 && index < datasets_[group].source->size();
   const std::string more = is_one ? datasets_[group].source->describe(index) : "";
   return sample_name(group, index) + (more.empty() ? "" : " (" + more + ")");
@@ -463,7 +464,7 @@ Message reason_of(const BadRow& bad, const std::string& sample) {
     throw;
   } catch (const std::bad_alloc&) {
     throw;
-  } catch (const std::logic_error& error) {  // thrown by vector::at() and similar functions, not by checks of files
+  } catch (const std::logic_error& error) {  // from vector::at() and similar functions, not from checks of files
     return {.what = sample + " can't be read: the code of its source failed: " + error.what(),
             .where = "",
             .next =
@@ -482,7 +483,7 @@ std::uint64_t usual_buffer(std::uint64_t slot_bytes) {
   constexpr std::uint64_t kUsual = 1ULL << 30U;
   const auto pages = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES));
   std::uint64_t half = pages / 2 * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
-  // Beyond the limit of a control group the kernel ends the process without a word.
+  // Uses at most half of a control group's limit, because beyond the limit the kernel ends the process without a message.
   if (const auto limit = Machine().memory_limit()) half = std::min(half, *limit / 2);
   return std::max(std::min(kUsual, half), slot_bytes > half / 3 ? half : 3 * slot_bytes);
 }

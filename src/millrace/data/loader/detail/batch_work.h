@@ -26,12 +26,12 @@ struct BadRow {
   std::int64_t row = 0;
   std::int64_t index = 0;  // the sample that the row should hold
   bool replaced = false;
-  int reader = -1;                   // number of the reader thread; -1 = the calling thread
-  std::exception_ptr error;          // null if the sample is in quarantine and was not read again
-  std::vector<std::int64_t> failed;  // samples that could not be read for this row: `index`, and replacements that were tried
+  int reader = -1;                   // number of the reader thread; -1 = the thread that called next()
+  std::exception_ptr error;          // null if the sample was not read again because it is in quarantine
+  std::vector<std::int64_t> failed;  // samples that could not be read for this row: `index` and its replacements
 };
 
-// The reason why the row could not be read. `sample` names the sample. Rethrows an error that is not about the sample.
+// Returns the reason why the row could not be read. `sample` names the sample. Rethrows an error that is not about the sample.
 [[nodiscard]] Message reason_of(const BadRow& bad, const std::string& sample);
 
 struct GroupSlot {
@@ -52,7 +52,7 @@ struct BatchSlot {
   std::byte* const memory;
   const std::size_t bytes;
   std::vector<GroupSlot> groups;
-  std::vector<MixedRow> places;  // used only by Grouping::mix
+  std::vector<MixedRow> places;  // the sample of each row; used only by Grouping::mix
   std::mutex mutex;
   std::vector<BadRow> bad;  // protected by mutex while tickets run
 };
@@ -80,7 +80,7 @@ class BatchWork {
   [[nodiscard]] std::int64_t samples() const noexcept;  // number of samples of all data sets
   [[nodiscard]] const BatchOrder& order() const noexcept { return order_; }
 
-  // Called by the engine.
+  // The functions that the engine calls.
   std::unique_ptr<BatchSlot> make_slot();
   [[nodiscard]] std::uint64_t tickets() const noexcept { return tickets_; }
   void begin(BatchSlot& slot, std::uint64_t batch) noexcept;
@@ -99,25 +99,25 @@ class BatchWork {
   [[nodiscard]] double read_seconds() const noexcept;
   [[nodiscard]] double read_cpu_seconds() const noexcept;
   [[nodiscard]] std::vector<Loader::SlowFile> slow_files() const { return slow_reads_.files(); }
-  [[nodiscard]] double take_slowest_seconds() noexcept;  // the longest time of a ticket since the last call
-  // A line for each reader that is inside Source::read: "reader 2 has been reading sample 17 of data set "x" (a.h5) for 12 s".
-  // `batch`: only readers of this batch; nullopt = all.
+  [[nodiscard]] double take_slowest_seconds() noexcept;  // returns the longest time that a ticket took since the last call
+  // Returns a line for each reader that is inside Source::read: "reader 2 has been reading sample 17 of data set "x" (a.h5) for
+  // 12 s". `batch`: only readers that work on this batch; nullopt = all readers.
   [[nodiscard]] std::vector<std::string> activity(std::optional<std::uint64_t> batch = std::nullopt) const;
-  // "sample 17 of data set "x""; without the data set if its name is empty.
+  // Returns "sample 17 of data set "x""; without the data set if its name is empty.
   [[nodiscard]] std::string sample_name(std::size_t group, std::int64_t index) const;
-  // sample_name(), followed by Source::describe() in brackets.
+  // Returns sample_name(), followed by Source::describe() in brackets.
   [[nodiscard]] std::string sample_label(std::size_t group, std::int64_t index) const;
 
  private:
   // Where the fields of a data set are in a slot.
   struct OpenDataset {
     std::shared_ptr<const Source> source;
-    std::string reads;                       // the text of reads_of() for its source
-    std::vector<std::size_t> field_bytes;    // of one row
-    std::vector<std::size_t> field_offsets;  // in the slot
+    std::string reads;                       // the text that reads_of() gives for the data set's source
+    std::vector<std::size_t> field_bytes;    // bytes of each field in one row
+    std::vector<std::size_t> field_offsets;  // where each field begins in the slot
     std::uint64_t seed = 0;
     std::int64_t rows_per_ticket = 1;
-    // Number of its first ticket in a batch. Unused in a mix, where tickets are counted over all rows.
+    // Number of the data set's first ticket in a batch. Unused in a mix, where tickets are counted over all rows.
     std::uint64_t first_ticket = 0;
     std::uint64_t end_ticket = 0;
   };
@@ -168,14 +168,15 @@ class BatchWork {
   std::uint64_t look_ahead_batches_ = 1;
   std::size_t slot_bytes_ = 0;
   SlowReads slow_reads_;
-  mutable std::array<Activity, 65> activities_;  // by reader; [0] is the calling thread, and readers beyond 64 share entries
+  mutable std::array<Activity, 65> activities_;  // by reader; [0] is the calling thread; readers beyond 64 share entries
   mutable std::mutex quarantine_mutex_;
   std::shared_ptr<const Quarantine> quarantine_;
   std::atomic<bool> has_quarantine_{false};
 };
 
-// The default limit for the bytes of all slots: 1 GiB, or three batches if they are larger, but at most half of the memory of
-// the machine or of the process's control group. The three are the batch in the step, the next one and the one being made.
+// Returns the default limit for the bytes of all slots: 1 GiB, or three batches if they are larger, but at most half of the
+// memory of the machine or of the process's control group. The three batches are the one in the step, the next one and the one
+// being made.
 [[nodiscard]] std::uint64_t usual_buffer(std::uint64_t slot_bytes);
 
 }  // namespace millrace::data::detail

@@ -16,7 +16,7 @@ namespace {
 
 std::string count_text(std::uint64_t count) { return with_commas(static_cast<std::int64_t>(count)); }
 
-// Neighbouring files of a large data set, which share one digest.
+// Files of a large data set that are neighbours and share one digest.
 struct FileGroup {
   std::string first;
   std::string last;
@@ -36,7 +36,7 @@ std::vector<FileGroup> groups_of(const std::vector<FileStamp>& files) {
   return groups;
 }
 
-// Reads what to_json() wrote and checks every value.
+// Reads the JSON that to_json() wrote, and checks every value.
 class Saved {
  public:
   explicit Saved(const Json& json) : json_(json) {
@@ -79,8 +79,8 @@ class Saved {
   const Json& json_;
 };
 
-// True if the files may have the same content. Also true if that is unknown, because a file could not be read or the digests
-// are of different kinds.
+// Returns true if the files may have the same content. Also returns true if that is unknown, because a file could not be read or
+// the digests are of different kinds.
 bool may_be_same(const FileStamp& was, const FileStamp& is) {
   if (was.digest.empty() || is.digest.empty()) return true;
   if (was.size != is.size) return false;

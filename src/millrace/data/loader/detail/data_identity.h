@@ -1,4 +1,5 @@
-// The identity of the data that a loader reads: it is saved as JSON in a snapshot and compared with the present data on resume.
+// The identity of the data that a loader reads. A snapshot stores the identity as JSON; on resume it is compared with that of
+// the present data.
 #pragma once
 
 #include <string>
@@ -21,18 +22,18 @@ struct DatasetIdentity {
   std::vector<FileStamp> files;
 };
 
-// Reads the files and computes their digests.
+// Reads the files and returns their digests.
 [[nodiscard]] std::vector<DatasetIdentity> identify(const std::vector<Dataset>& datasets);
 [[nodiscard]] Json to_json(const std::vector<DatasetIdentity>& datasets);
 
 struct DataChanges {
-  std::vector<std::string> differ;   // a line for each difference: "file x.h5: 1,024 bytes, was 2,048"
+  std::vector<std::string> differ;   // a line for each difference, such as "file x.h5: 1,024 bytes, was 2,048"
   std::vector<std::string> renamed;  // a line for each file that has another name but the same content, which is not a difference
 };
 // Compares the data with the identity in a snapshot. Throws SnapshotError if `saved` was not written by to_json().
 [[nodiscard]] DataChanges changes_since(const Json& saved, const std::vector<DatasetIdentity>& now);
 
-// The lines as one text, with only the first few in full.
+// Returns the lines as one text, in which only the first few are written out.
 [[nodiscard]] std::string joined(const std::vector<std::string>& lines);
 
 }  // namespace millrace::data::detail

@@ -25,7 +25,7 @@ DrawTable::DrawTable(std::span<const double> weights) : sums_(running_sums(weigh
 
 std::int64_t DrawTable::operator()(double uniform) const noexcept {
   const double sum = sums_.back();
-  // Keeps the place below the sum, because the product may be rounded up to the sum.
+  // Keeps `place` below the sum, because rounding may make the product equal to the sum.
   const double place = std::min(uniform * sum, std::nextafter(sum, 0.0));
   return std::upper_bound(sums_.begin(), sums_.end(), place) - sums_.begin();
 }

@@ -15,7 +15,7 @@ class DrawTable {
   // The weights must be finite and >= 0, and at least one must be above 0: see refuse_bad_weights().
   explicit DrawTable(std::span<const float> weights);
   explicit DrawTable(std::span<const double> weights);
-  // The index that a random number in [0, 1) draws.
+  // Returns the index that a random number in [0, 1) selects.
   [[nodiscard]] std::int64_t operator()(double uniform) const noexcept;
   [[nodiscard]] double sum() const noexcept { return sums_.back(); }
 

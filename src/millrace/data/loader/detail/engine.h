@@ -38,9 +38,9 @@ namespace millrace::data::detail {
 struct EngineOptions {
   int readers = 0;                                    // 0: next() runs the tickets itself, in the calling thread
   std::size_t ahead = 2;                              // number of batches that are prepared ahead of the consumer
-  std::size_t max_ahead = 0;                          // the largest `ahead` that set_stages() may set; at least `ahead`
-  std::size_t slots = 4;                              // the most slots, unless the consumer holds all of them
-  std::chrono::milliseconds first_stall{10'000};      // Work::stalled is called after this time, then after twice as long, ...
+  std::size_t max_ahead = 0;                          // The largest `ahead` that set_stages() may set; not less than `ahead`.
+  std::size_t slots = 4;                              // the largest number of slots, unless the consumer holds all of them
+  std::chrono::milliseconds first_stall{10'000};      // Work::stalled is called after this wait, then after twice the wait, ...
   std::chrono::milliseconds shutdown_patience{1000};  // stop() abandons a reader that is inside a ticket for longer than this
 };
 
@@ -66,7 +66,7 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   [[nodiscard]] int readers() const noexcept { return std::min(state_->active.load(), static_cast<int>(threads_.size())); }
-  [[nodiscard]] ThreadUsage usage() const { return usage_of(threads_, state_->thread_ids()); }  // of all readers together
+  [[nodiscard]] ThreadUsage usage() const { return usage_of(threads_, state_->thread_ids()); }  // sum over the readers
   [[nodiscard]] std::size_t slots() const {
     const std::lock_guard lock(state_->mutex);
     return state_->made;
@@ -75,7 +75,7 @@ class Engine {
     const std::lock_guard lock(state_->mutex);
     return state_->lent;
   }
-  // Number of the batch that next() returns.
+  // Returns the number of the batch that next() will return.
   [[nodiscard]] std::uint64_t position() const noexcept { return position_; }
 
   // Returns the next batch. Its slot returns to the engine when the pointer is destroyed.
@@ -91,8 +91,8 @@ class Engine {
     return {slot.release(), [state = state_](Slot* back) noexcept { give_back(*state, std::unique_ptr<Slot>(back)); }};
   }
 
-  // Waits until next() would return at once, but no longer than `most`. False if it would not return at once yet. Without
-  // readers returns true immediately, because next() then runs the tickets itself.
+  // Waits until next() would return at once, but no longer than `most`. Returns false if next() would still have to wait.
+  // Without readers returns true immediately, because next() then runs the tickets itself.
   bool wait(std::chrono::milliseconds most) {
     if (threads_.empty()) return true;
     const std::shared_ptr<Run> run = state_->run;
@@ -100,8 +100,8 @@ class Engine {
     return await(run->cells[position_ % run->cells.size()], Clock::now() + most);
   }
 
-  // Changes the number of readers from now on. More are started if needed; surplus readers sleep after their current ticket. At
-  // least 1, unless the engine has had no reader so far.
+  // Changes the number of readers from now on. More readers are started if needed; surplus readers sleep after their current
+  // ticket. The number is at least 1, unless the engine has had no reader so far.
   void set_readers(int readers) {
     const bool first = threads_.empty();
     start_readers(readers);
@@ -110,7 +110,7 @@ class Engine {
     state_->parked_wake.notify_all();
     if (first && !threads_.empty()) begin_run(position_);
   }
-  // Sets the limits; `ahead` is at most EngineOptions::max_ahead. Surplus slots are freed when they return.
+  // Sets the two limits; `ahead` is at most EngineOptions::max_ahead. Slots beyond the limit are freed when they return.
   void set_stages(std::size_t ahead, std::size_t slots) {
     const std::lock_guard lock(state_->mutex);
     state_->ahead = std::min(ahead, state_->cells);
@@ -126,11 +126,11 @@ class Engine {
       const std::lock_guard lock(state_->mutex);
       begin_run(first_batch);
     }
-    make_slots(*state_->run);  // only this thread replaces the run
+    make_slots(*state_->run);  // no lock is needed, because only this thread replaces the run
   }
 
-  // Ends the readers. False if a reader did not leave its ticket in time: that reader is abandoned and frees what it holds when
-  // it returns.
+  // Ends the readers. Returns false if a reader did not leave its ticket in time. Such a reader is abandoned; it frees what it
+  // holds when its ticket ends.
   bool stop() noexcept {
     std::vector<std::unique_ptr<Slot>> freed;
     std::unique_lock lock(state_->mutex);
@@ -152,7 +152,7 @@ class Engine {
  private:
   using Clock = std::chrono::steady_clock;
 
-  // The place where a batch is made. The cells are a ring: batch b is in cell b % cells.
+  // The place in which a batch is made. The cells are a ring: batch b is in cell b % cells.
   struct Cell {
     // Set while the batch is being made. Protected by State::mutex, but a reader counted in `users` of an open run may use the
     // slot without it.
@@ -161,20 +161,20 @@ class Engine {
     std::atomic<int> users{0};                // readers that work on a ticket of this cell
   };
 
-  // A series of consecutive batches; restart() closes it and begins another one. A reader shares ownership of the run on which it
-  // works.
+  // A series of consecutive batches; restart() closes the run and begins another one. A reader shares ownership of the run on
+  // which it works.
   struct Run {
     Run(std::uint64_t first_batch, std::size_t ahead) : first(first_batch), assigned(first_batch), cells(ahead) {}
     const std::uint64_t first;
     std::uint64_t assigned;                      // number of the first batch without a slot; protected by State::mutex
-    std::atomic<std::uint64_t> next_ticket{0};   // counted from batch `first`
+    std::atomic<std::uint64_t> next_ticket{0};   // number of the next ticket to take, counted from batch `first`
     std::atomic<std::uint64_t> ticket_limit{0};  // number of tickets in the batches that have a slot
     std::atomic<bool> closed{false};
     int readers = 0;  // protected by State::mutex
     std::vector<Cell> cells;
   };
 
-  // Shared by readers and lent slots, so it lives until the last of them is destroyed.
+  // The state that readers and lent slots share, so it lives until the last of them is destroyed.
   struct State {
     State(std::shared_ptr<Work> w, EngineOptions o)
         : work(std::move(w)),
@@ -192,12 +192,12 @@ class Engine {
     const std::uint64_t tickets;
     const std::size_t cells;
     std::mutex mutex;
-    std::condition_variable readers_wake;   // notified of new tickets, a new run, or stop
-    std::condition_variable parked_wake;    // notified if more readers may work, or of stop
+    std::condition_variable readers_wake;   // notified of new tickets, of a new run, or of stop()
+    std::condition_variable parked_wake;    // notified if more readers may work, or of stop()
     std::condition_variable consumer_wake;  // notified if a batch is done or a slot has returned
     std::condition_variable exited_wake;
     std::atomic<int> active{0};  // readers whose number is below this may take tickets
-    // Protected by mutex:
+    // The mutex protects the members from here on.
     std::size_t ahead;
     std::size_t slots;
     std::vector<int> ids;  // the system's thread id of each reader
@@ -205,9 +205,9 @@ class Engine {
     std::shared_ptr<Run> run;
     std::uint64_t position = 0;
     std::size_t made = 0;     // number of slots that exist
-    std::size_t lent = 0;     // slots that the consumer holds
-    std::size_t zombies = 0;  // slots of closed runs that readers still use
-    int idle = 0;             // sleeping readers
+    std::size_t lent = 0;     // number of slots that the consumer holds
+    std::size_t zombies = 0;  // number of slots of closed runs that readers still use
+    int idle = 0;             // number of readers that sleep
     int exited = 0;
     bool stopping = false;
   };
@@ -242,13 +242,13 @@ class Engine {
     }
   }
 
-  // Takes a slot back. It is freed if there are more slots than the limit allows. Called with the mutex locked.
+  // Takes a slot back. Frees the slot if there are more slots than the limit allows. Called with the mutex locked.
   static void put_back(State& state, std::unique_ptr<Slot> slot) noexcept {
     if (state.stopping || state.made > state.slots) {
       slot.reset();
       --state.made;
     } else {
-      state.free.push_back(std::move(slot));  // does not allocate: add_slot() reserved the room
+      state.free.push_back(std::move(slot));  // can't throw, because add_slot() reserved the room
     }
     if (state.run) assign(state, *state.run);
     state.consumer_wake.notify_one();
@@ -371,12 +371,12 @@ class Engine {
           serve(state, reader);
         });
       } catch (const std::system_error&) {
-        return;  // a limit on threads: the engine continues with those that started
+        return;  // the number of threads is limited: the engine continues with those that started
       }
     }
   }
 
-  // Called with the mutex locked.
+  // Closes the current run, begins another one and wakes the readers. Called with the mutex locked.
   void begin_run(std::uint64_t first_batch) {
     if (state_->run) close(*state_, *state_->run);
     state_->run = std::make_shared<Run>(first_batch, state_->cells);
@@ -473,7 +473,7 @@ class Engine {
   }
 
   std::unique_ptr<Slot> take_ready() {
-    const std::shared_ptr<Run> run = state_->run;  // only this thread replaces the run
+    const std::shared_ptr<Run> run = state_->run;  // no lock is needed, because only this thread replaces the run
     ensure_slot(*run);
     Cell& cell = run->cells[position_ % run->cells.size()];
     await(cell, Clock::time_point::max());

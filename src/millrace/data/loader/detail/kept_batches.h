@@ -8,7 +8,7 @@ namespace millrace::data::detail {
 
 class KeptBatches {
  public:
-  // Called with each batch. True if the consumer has held most of the loader's batches for some batches in a row.
+  // Called with each batch. Returns true if the consumer has held most of the loader's batches for some batches in a row.
   bool are_most(std::size_t lent, std::size_t all) noexcept {
     constexpr std::size_t kUsual = 3;  // the batch of the step, one on its way to the device, and one that is returned late
     constexpr int kInARow = 3;

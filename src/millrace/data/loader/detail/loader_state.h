@@ -14,7 +14,7 @@ namespace millrace::data::detail {
 struct LoaderState {
   std::string fingerprint;
   std::uint64_t seed = 0;
-  std::int64_t global_batch_size = 1;  // rows of all ranks together; the order depends on it, not on the number of ranks
+  std::int64_t global_batch_size = 1;  // rows of all ranks; the order depends on this number, not on that of ranks
   bool shuffle = false;
   bool drop_last = false;
   std::uint64_t epoch = 0;
@@ -24,11 +24,11 @@ struct LoaderState {
   Quarantine quarantine;
 };
 
-// For one data set the fingerprint of its source; for several their names and fingerprints in order.
+// Returns, for one data set, the fingerprint of its source; for several, their names and fingerprints in order.
 [[nodiscard]] std::string fingerprint_of(const std::vector<Dataset>& datasets);
 [[nodiscard]] Json to_json(const LoaderState& state);
-// The result of comparing the data with that of the snapshot by other means than the fingerprint. unknown: the fingerprints
-// decide, but data with another fingerprint may still be the same.
+// What is known about the data in comparison with that of the snapshot, before fingerprints are compared. With `unknown` the
+// fingerprints decide, but data with another fingerprint may still be the same.
 enum class DataCheck : std::uint8_t { same, unknown, changed };
 
 // Reads to_json()'s result. Throws SnapshotError if `json` is not a loader's state, or if its data, batches or order are not

@@ -19,8 +19,8 @@ std::uint64_t scramble(std::uint64_t x, std::uint64_t key) noexcept {
 }  // namespace
 
 Order::Order(std::int64_t size, std::uint64_t key) noexcept : size_(size), shuffled_(size > 1) {
-  // At least 8 bits. With halves of fewer than four bits there are too few different round functions, and the orders would not
-  // be about equally likely.
+  // At least 8 bits, so that each half has four. With fewer bits there are too few different round functions, and the orders
+  // would not be about equally likely.
   constexpr int kMinBits = 8;
   const int bits =
       std::max(kMinBits, static_cast<int>(std::bit_width(static_cast<std::uint64_t>(std::max<std::int64_t>(size, 1) - 1))));

@@ -11,8 +11,8 @@ namespace millrace::data::detail {
 // size. Positions can be asked for in any order. The same key gives the same order on every machine.
 class Order {
  public:
-  explicit Order(std::int64_t size) noexcept : size_(size) {}  // identity: position i is sample i
-  Order(std::int64_t size, std::uint64_t key) noexcept;        // shuffled by the key
+  explicit Order(std::int64_t size) noexcept : size_(size) {}  // makes the order in which position i is sample i
+  Order(std::int64_t size, std::uint64_t key) noexcept;        // makes the order that `key` shuffles
 
   [[nodiscard]] std::int64_t size() const noexcept { return size_; }
   // Writes the samples at the positions first, first + 1, ...; all positions are in [0, size).
@@ -49,7 +49,8 @@ struct BatchSlices {
   bool drop_last = false;
 
   [[nodiscard]] std::int64_t batches() const noexcept;
-  // The positions of `rank` in a batch. Empty for a batch after the end, as in a group whose data set is shorter than others.
+  // Returns the positions of `rank` in a batch. There are none for a batch after the end, as in a group whose data set is
+  // shorter than others.
   [[nodiscard]] RowRange slice(std::int64_t batch, std::int64_t rank) const noexcept;
 };
 

@@ -18,16 +18,16 @@ std::string time_text(double seconds) {
 
 struct Probe {
   double batch_seconds = 0;
-  double cpu_share = 1;  // share of batch_seconds that used a core; in the rest the thread slept
+  double cpu_share = 1;  // share of batch_seconds that the thread used a core; in the rest of the time it slept
 };
 
-// Measures the time of a batch in the calling thread; nullopt if the batch has a bad sample. Of a large batch only a part is
-// read. Each pass reads another batch, because a cache in front of the source would make the same batch look cheap.
+// Measures the time of a batch in the calling thread. Returns nullopt if the batch has a bad sample. Of a large batch only a
+// part is read. Each pass reads another batch, because a cache in front of the source would make the same batch look cheap.
 std::optional<Probe> probe(BatchWork& work) {
   constexpr double kLimit = 0.02;
   const std::unique_ptr<BatchSlot> slot = work.make_slot();
   Probe best;
-  // Several passes, because the first one also pays for page faults and cold caches.
+  // There are several passes, because the first one also pays for page faults and cold caches.
   for (std::uint64_t pass = 0; pass < 3; ++pass) {
     work.begin(*slot, pass);
     const double cpu_began = this_thread_cpu_seconds();
@@ -59,8 +59,8 @@ int usable_cores() noexcept {
 
 Chosen<int> choose_readers(BatchWork& work, int wanted, int cores) {
   if (wanted >= 0) return {wanted, std::to_string(wanted) + " readers: as configured"};
-  // If reading a batch takes less time than this, a hand-over between threads would cost a good part of it, and the step takes
-  // longer anyway.
+  // Seconds. If reading a batch takes less time than this, a hand-over between threads would cost a good part of it, and the
+  // step takes longer anyway.
   constexpr double kCheap = 200e-6;
   constexpr double kSleepy = 0.3;
   const std::optional<Probe> seen = probe(work);

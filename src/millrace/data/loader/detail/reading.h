@@ -10,16 +10,16 @@
 
 namespace millrace::data::detail {
 
-// "read() of mine::Sky", with the class of the source; "read() of a source" if the class is Millrace's.
+// Returns "read() of mine::Sky", with the class of the source; "read() of a source" if the class is Millrace's.
 [[nodiscard]] std::string reads_of(const Source& source);
 
 struct Reading {
-  const std::string& reads;    // see reads_of()
-  const std::string& dataset;  // its name
+  const std::string& reads;    // the text that reads_of() gives for the source
+  const std::string& dataset;  // name of the data set
   std::span<const std::int64_t> indices;
   std::uint64_t batch, epoch;
 
-  // "read() of mine::Sky, sample 31 of data set "x", batch 3 of epoch 0".
+  // Adds "read() of mine::Sky, sample 31 of data set "x", batch 3 of epoch 0" to `text`.
   static void describe(const void* call, HandlerText& text) noexcept;
 };
 

@@ -14,10 +14,10 @@ struct ThreadUsage {
 // Lowers the priority of the calling thread by five levels of `nice`, so that a reader yields to the step. Does nothing if that
 // is not allowed.
 void yield_to_the_step() noexcept;
-[[nodiscard]] int this_thread_id() noexcept;  // the system's id of the calling thread
+[[nodiscard]] int this_thread_id() noexcept;  // returns the system's id of the calling thread
 
-// The sum over threads that run. ids[i] is the system's id of threads[i]; 0 = that thread has not started. If /proc can't be
-// read, the threads' CPU clocks are used.
+// Returns the sum over threads that run. ids[i] is the system's id of threads[i]; 0 = that thread has not started. If /proc
+// can't be read, the threads' CPU clocks are used.
 [[nodiscard]] ThreadUsage usage_of(const std::vector<std::thread>& threads, const std::vector<int>& ids) noexcept;
 [[nodiscard]] double this_thread_cpu_seconds() noexcept;
 

@@ -19,14 +19,14 @@ namespace millrace::data::detail {
   throw ConfigError(Message{.what = std::move(what), .where = std::move(where), .next = std::move(next)});
 }
 
-// Returns `source`. Throws ConfigError if it is null.
+// Returns `source`. Throws ConfigError if `source` is null.
 inline std::shared_ptr<const Source> required(std::shared_ptr<const Source> source, const std::string& caller) {
   if (!source) refuse_composing(caller + " was given no source", caller, "give it a source, not a null pointer");
   return source;
 }
 
-// Checks the fields that a function writes. Throws ConfigError if a name occurs twice or a size is negative; the message begins
-// with `caller` and has the place `where`.
+// Checks the fields that a function writes. Throws ConfigError if a name occurs twice or a size is negative. The message begins
+// with `caller` and has `where`.
 inline void check_fields(std::span<const Field> fields, const std::string& caller, const std::string& where) {
   for (const Field& field : fields) {
     const auto same = [&field](const Field& other) { return other.name == field.name; };
@@ -39,14 +39,14 @@ inline void check_fields(std::span<const Field> fields, const std::string& calle
   }
 }
 
-// "x f64[2], row i64[]"
+// Returns a text such as "x f64[2], row i64[]".
 inline std::string text_of(std::span<const Field> fields) {
   return joined(fields, ", ",
                 [](const Field& field) { return field.name + ' ' + std::string(name_of(field.dtype)) + to_text(field.shape); });
 }
 
-// Calls `use` with the inner numbers of `indices`, in blocks of a fixed buffer: for will_need(), which must not allocate or
-// throw.
+// Calls `use` with the inner numbers of `indices`, in blocks, from a buffer of fixed size. For will_need(), which must not
+// allocate or throw.
 template <class Number, class Use>
 void in_blocks(std::span<const std::int64_t> indices, Number number, Use use) {
   std::array<std::int64_t, 64> inside{};

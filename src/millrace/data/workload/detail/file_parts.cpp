@@ -41,12 +41,13 @@ struct Hdf5Keys {
   }
 };
 
-// netCDF files often hold packed numbers: scale, offset and the number that stands for "missing" are attributes beside them.
-// Packed numbers look like all others, so a notice says that they come as they are stored.
+// Adds a notice if the data may be packed. netCDF files often hold packed numbers, with attributes for scale, offset and the
+// number that stands for "missing". Packed numbers look like all others, so the notice says that they are delivered as they are
+// stored.
 void note_packing(const Part& part, const Hdf5Source& source, const std::vector<Hdf5Field>& fields) {
   if (part.input.notices == nullptr) return;
   constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
-  // Each attribute with the value that changes nothing.
+  // The attributes of packed numbers, each with the value that changes nothing.
   constexpr std::array<std::pair<const char*, double>, 4> kPacking = {
       {{"scale_factor", 1}, {"add_offset", 0}, {"_FillValue", kNone}, {"missing_value", kNone}}};
   const hdf5::File& first = *source.files().front();

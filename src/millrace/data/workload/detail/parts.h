@@ -1,4 +1,4 @@
-// Helpers to read the parts of a pipeline's JSON, for all kinds of parts.
+// Helpers that read the parts of a pipeline's JSON. A part is an object of the JSON with a "kind" (pipeline_json.h).
 #pragma once
 
 #include <filesystem>
@@ -17,16 +17,16 @@ namespace millrace::data::detail {
 
 using SourcePtr = std::shared_ptr<const Source>;
 
-// A part with its place in the tree.
+// A part of the JSON, and its place in the tree.
 struct Part {
   const Json& json;
   const PipelineInput& input;
-  std::string place;  // "w.json, data.of"
+  std::string place;  // the place for messages: "w.json, data.of"
 };
 
 [[noreturn]] void refuse_part(const Part& part, std::string what, std::string next);
 
-// The values of a part. Checks all keys except "kind" and "of".
+// Returns the values of a part. Checks all keys except "kind" and "of".
 [[nodiscard]] Json values_of(const Part& part, const config::Schema& schema);
 template <class Keys>
 [[nodiscard]] Keys keys_of(const Part& part) {
@@ -46,8 +46,8 @@ struct StepKind {
   Step (*open)(const Part& part);
 };
 [[nodiscard]] std::span<const PartKind> file_kinds();     // parts that read files
-[[nodiscard]] std::span<const PartKind> made_kinds();     // arrays, tokens, and samples that only take time
-[[nodiscard]] std::span<const PartKind> compose_kinds();  // parts made of other parts
+[[nodiscard]] std::span<const PartKind> made_kinds();     // parts for arrays, tokens, and samples that only take time
+[[nodiscard]] std::span<const PartKind> compose_kinds();  // parts that are made of other parts
 [[nodiscard]] std::span<const StepKind> step_kinds();
 
 [[nodiscard]] SourcePtr open_part(const Part& part);
@@ -55,8 +55,8 @@ struct StepKind {
 [[nodiscard]] SourcePtr open_below(const Part& part);
 [[nodiscard]] Step open_step(const Part& part);
 
-// The files of all `names`, in the given order. A pattern such as "*.h5" gives the files that match it; a folder gives its
-// files that end in one of `endings`. Both are sorted by name.
+// Returns the files of all `names`, in the given order. For a pattern such as "*.h5" these are the files that match, for a
+// folder the files in it that end in one of `endings`; both are sorted by name.
 [[nodiscard]] std::vector<std::filesystem::path> files_of(const Part& part, const std::vector<std::string>& names,
                                                           const std::vector<std::string>& endings);
 

@@ -49,7 +49,7 @@ struct MemoryKeys {
   }
 };
 
-// The number of generated values of a field.
+// Returns the number of generated values of a field.
 std::int64_t generated_values(const Part& part, const MemoryKeys& keys, const std::string& name, const Shape& shape) {
   constexpr std::int64_t kMost = std::int64_t{1} << 40U;  // more values than any machine's memory can hold
   const std::optional<std::int64_t> each = element_count(shape);
@@ -164,7 +164,7 @@ class SleepingSource final : public Source {
   }
 
  private:
-  // Slow reads are evenly spread: of any k neighbours k * fraction are slow, rounded.
+  // Returns how long a read takes. Slow reads are evenly spread: of any k neighbours k * fraction are slow, rounded.
   [[nodiscard]] double milliseconds(std::int64_t index) const {
     const auto slow_before = [this](std::int64_t i) { return std::floor(static_cast<double>(i) * keys_.slow_fraction + 1e-9); };
     return slow_before(index + 1) > slow_before(index) ? keys_.slow_ms : keys_.sleep_ms;
