@@ -50,7 +50,8 @@ struct PixelPiece {
 };
 [[nodiscard]] C10_HOST_DEVICE inline PixelPiece piece_of(std::int64_t i, std::int64_t pieces, int elements, std::int64_t depth,
                                                          std::int64_t height, std::int64_t width) {
-  // Divides 32-bit numbers, which takes a fraction of the time of 64-bit ones. Launches with more threads are split.
+  // Divides 32-bit numbers, which takes a fraction of the time of 64-bit divisions. A launch with too many threads for 32 bits
+  // is split.
   auto rest = static_cast<std::uint32_t>(i);
   const auto next = [&rest](std::int64_t size) {
     const auto by = static_cast<std::uint32_t>(size), digit = rest % by;

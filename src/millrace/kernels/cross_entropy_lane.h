@@ -18,7 +18,7 @@ struct ExpSum {
 
   C10_HOST_DEVICE void add(float x) {
     if (x <= largest) {
-      if (x > -INFINITY) sum += ::expf(x - largest);  // `largest` may be -inf too, and then x - largest is NaN
+      if (x > -INFINITY) sum += ::expf(x - largest);  // if x is -inf, `largest` may be -inf too, and x - largest would be NaN
     } else {
       sum = sum * ::expf(largest - x) + 1.0F;
       largest = x;

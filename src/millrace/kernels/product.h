@@ -8,8 +8,8 @@ namespace millrace::kernels {
 // fp32 products need at least this many rows in their result.
 inline constexpr std::int64_t kProductRows = 6;
 
-// True if linear() may multiply in fp32 with Millrace's kernels: operation_trial.h chose one of them, or a trial still has to
-// decide.
+// True if linear() may multiply in fp32 with Millrace's kernels, because a trial (operation_trial.h) chose one of them or has
+// yet to decide.
 [[nodiscard]] bool own_fp32_products() noexcept;
 
 // x (rows, in) times the transposed w (out, in), plus bias (out) if defined; fp32.

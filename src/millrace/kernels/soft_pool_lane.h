@@ -10,7 +10,7 @@
 
 namespace millrace::kernels::detail {
 
-inline constexpr float kLargestExponent = 30.0F;    // a larger number has the same weight
+inline constexpr float kLargestExponent = 30.0F;    // a larger number gets the same weight as this number
 inline constexpr float kSumOfWeightsFloor = 4e-6F;  // 1e-6 for the mean of four weights
 
 // Element (h, w) of a plane is at x[h * row + w * pixel].
