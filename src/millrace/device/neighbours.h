@@ -28,7 +28,7 @@ class Neighbours {
  private:
   struct Counts {                    // seconds
     double ran = 0, waited = 0;      // time of this process's threads on a core, and ready to run without a core
-    double held = 0;                 // CPU time that quotas withheld from its control groups
+    double held = 0;                 // CPU time that quotas withheld from the control groups of this process
     double used = 0, available = 0;  // CPU time that all programs used, and CPU time available
     double passed = 0;               // elapsed time
   };

@@ -126,7 +126,7 @@ void guard_address_space(int threads) {
 void stand_back_for_memory() {
   std::ofstream("/proc/self/oom_score_adj") << "1000";
   count_tensor_memory();
-  constexpr double kShare = 0.9;  // the rest is for the libraries' own allocations
+  constexpr double kShare = 0.9;  // the remaining tenth is for the libraries' own allocations
   const auto free = kShare * static_cast<double>(available_memory_bytes());
   limit_resident_memory(private_resident_bytes() + static_cast<std::uint64_t>(free));
 }

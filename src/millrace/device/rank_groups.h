@@ -13,7 +13,7 @@ class Store;
 
 namespace millrace::device {
 
-// The CUDA plugin provides it if it was built with NCCL. Thread-safe.
+// The CUDA plugin provides this object if it was built with NCCL. Thread-safe.
 class RankGroups {
  public:
   // A rank's position in a group, and the store through which it finds the other ranks.

@@ -53,7 +53,7 @@ class SharedCores {
 
    private:
     bool is_short_ = false;
-    int busy_ = 0, quiet_ = 0;  // measurements in a row that found other programs; measurements in a row that did not
+    int busy_ = 0, quiet_ = 0;  // numbers of successive measurements that found other programs, and that did not
   };
 
   SharedCores();

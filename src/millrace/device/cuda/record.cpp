@@ -60,8 +60,8 @@ class Graph final : public at::cuda::CUDAGraph {
   }
 
  private:
-  // LibTorch 2.15's function restores everything. LibTorch 2.11's function would throw too early, so its clean-up is repeated
-  // here.
+  // LibTorch 2.15's function restores everything. LibTorch 2.11's would throw before it has restored everything, so the rest of
+  // its clean-up is repeated here.
   template <class OfEitherTorch>
   static void end(OfEitherTorch& graph) noexcept {
     try {
