@@ -14,7 +14,7 @@ namespace millrace::data::test {
 struct NiftiMaker {
   int version = 1;
   bool swapped = false;
-  std::vector<std::int64_t> dim = {};  // x first
+  std::vector<std::int64_t> dim = {};  // the sizes; the one along x comes first
   bool pair = false;
   int datatype = 4;  // i16
   int bitpix = 16;

@@ -27,7 +27,7 @@ class CountingSource final : public Source {
   explicit CountingSource(std::int64_t size, std::int64_t samples_per_ticket = 1)
       : size_(size), samples_per_ticket_(samples_per_ticket) {}
 
-  std::function<void(std::int64_t index)> before;  // may throw or wait
+  std::function<void(std::int64_t index)> before;  // called before a sample is read; may throw or wait
   std::string print = "counting";
   Keeps kept = Keeps::nothing;  // Keeps::rows: "noise" depends on the index alone; Keeps::parts: "id" is the part
   bool is_advised = false;
@@ -83,7 +83,7 @@ class CountingSource final : public Source {
 struct Delivered {
   std::uint64_t epoch = 0;
   std::uint64_t index = 0;
-  std::vector<std::vector<std::int64_t>> ids;  // by group
+  std::vector<std::vector<std::int64_t>> ids;  // indices of the delivered samples, one list for each group
   std::vector<std::vector<std::int64_t>> positions;
   std::string bytes;  // of all fields of all groups
   friend bool operator==(const Delivered&, const Delivered&) = default;

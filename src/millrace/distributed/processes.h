@@ -37,7 +37,7 @@ class Processes final : public Agreement {
   Processes& operator=(const Processes&) = delete;
 
   [[nodiscard]] Ranks ranks() const override;
-  // If ranks are lost, throws DistributedError. It names the lost ranks that the remaining ranks can identify.
+  // If ranks are lost, throws DistributedError, which names the lost ranks as far as the remaining ranks can identify them.
   [[nodiscard]] std::vector<Json> gather(Json mine) override;
   [[nodiscard]] Chosen<std::string> use_device(at::Device device, const std::string& wish) override;
   // Implements use_device() with a given transport for the device's tensors. `groups` must outlive this object. It is null if

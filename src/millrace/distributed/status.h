@@ -30,7 +30,7 @@ class StatusPages {
   ~StatusPages();
   StatusPages(const StatusPages&) = delete;
   StatusPages& operator=(const StatusPages&) = delete;
-  [[nodiscard]] int descriptor() const noexcept { return descriptor_; }  // stays open after exec
+  [[nodiscard]] int descriptor() const noexcept { return descriptor_; }  // the descriptor stays open after exec
   [[nodiscard]] Status read(int local_rank) const;
   void clear();  // call it before the ranks are restarted
 
@@ -40,7 +40,7 @@ class StatusPages {
   void* memory_ = nullptr;
 };
 
-// The rank's side: while this object exists, a thread writes the loop's present activity twenty times a second.
+// The rank's side: while this object exists, a thread writes the present activity of the training loop twenty times a second.
 class StatusWriter {
  public:
   // Calls have no effect if the variable is missing or the descriptor is not a launcher's.

@@ -32,7 +32,7 @@ class BlockClock {
   BlockClock(const BlockClock&) = delete;
   BlockClock& operator=(const BlockClock&) = delete;
 
-  // The time outside all blocks, then each block's time in order of first use. The times add up to the time that was watched.
+  // The time outside all blocks, then the time of each block in the order of first use. The times add up to the watched time.
   [[nodiscard]] const std::vector<Part>& parts() const noexcept;
 
   struct State;

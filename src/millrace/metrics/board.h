@@ -38,7 +38,7 @@ struct Classification {
   // each logit, or for booleans "false" and "true".
   std::vector<std::string> classes = {};
   std::int64_t top_k = 0;            // if at least 2, top<k>_accuracy is also computed, which needs logits
-  std::int64_t ignore_index = -100;  // labels of this value are not counted
+  std::int64_t ignore_index = -100;  // labels with this value are not counted
   bool per_class = true;             // adds the quiet metrics recall/<class>, precision/<class> and f1/<class>
   std::string name = "";             // for example "left": all names then begin with "left/"
   [[nodiscard]] std::string prefix() const { return name.empty() ? "" : name + "/"; }
@@ -49,11 +49,11 @@ struct Classification {
 // whose shapes or types do not fit cause a DataError that shows them.
 class Board {
  public:
-  // Adds to the metric `name`, whose value is the sum of all its sums divided by the sum of all its counts. `sum` and `count` are
-  // scalars of any number type; otherwise RecipeError with name and shape.
+  // Adds to the metric `name`, whose value is the sum of all its sums divided by the sum of all its counts. `sum` and `count`
+  // are scalars of any number type; otherwise throws RecipeError with name and shape.
   void add(std::string_view name, const at::Tensor& sum, const at::Tensor& count);
   void add(std::string_view name, double sum, double count);
-  // As add(), but the metric's value is the natural logarithm of the mean, taken when it is read.
+  // As add(), but the metric's value is the natural logarithm of that mean. The logarithm is taken when the value is read.
   void add_log(std::string_view name, const at::Tensor& sum, const at::Tensor& count);
   // Adds a loss. A loss of one term of weight 1 adds the term's sum and count, or those of the term's report. Another loss adds
   // the total (the sum of weight * mean over the terms with a count), and each term as "<name>/<term>". A loss without terms adds
@@ -96,7 +96,8 @@ class Board {
   // quiet) those that count as 0.
   void add_bits_per_event(std::string_view name, const at::Tensor& counts, const at::Tensor& rates, const at::Tensor& mask,
                           std::string_view overall);
-  // Adds the contents of another board, as if all of them had been added here. RecipeError if a name has another kind here.
+  // Adds the contents of another board, as if all of them had been added here. Throws RecipeError if a name of `other` belongs
+  // to another kind of metric in this board.
   void add(const Board& other);
   // Leaves names out of lines for people, see Means::shown_on_console. A star at the pattern's end stands for any text.
   void quiet(std::string_view pattern) { quiet_.emplace(pattern); }
@@ -113,7 +114,7 @@ class Board {
   [[nodiscard]] std::vector<Confusion> tables() const;
   // All sums as exact JSON numbers, so that a mean continues unchanged after a snapshot. Waits for the device.
   [[nodiscard]] Json state() const;
-  void load_state(const SavedJson& state);  // replaces the contents; SnapshotError if state() can't have written the JSON
+  void load_state(const SavedJson& state);  // replaces the contents; throws SnapshotError if state() can't have written the JSON
   void reset();
   // Adds up the sums of all ranks, so that the means are those of the whole run. Names are in the order of the first rank that
   // has them. Collective; waits for the device.
@@ -179,7 +180,7 @@ class Board {
   };
   [[nodiscard]] Host read_back() const;
   void put_information(Means& means, const Host& host) const;
-  void know(std::string_view pattern, BestIs best_is);  // does not replace what the recipe has stated
+  void know(std::string_view pattern, BestIs best_is);  // does not replace a direction that the recipe has stated
 
   std::vector<Entry> entries_;
   Means::Patterns quiet_;

@@ -10,7 +10,8 @@ namespace millrace::nn {
 
 struct BatchNormOptions {
   double eps = 1e-5;
-  double momentum = 0.1;  // of the running statistics: running = (1 - momentum) * running + momentum * batch
+  // Weight of the newest batch in the running statistics: running = (1 - momentum) * running + momentum * batch.
+  double momentum = 0.1;
 };
 
 // y = (x - mean) / sqrt(var + eps) * weight + bias for x (N, C, ...). mean and var belong to each channel and are taken over all

@@ -12,8 +12,8 @@
 
 namespace millrace::nn {
 
-// The comments say what runs if a switch is on. If it is off, ATen's operations run one after the other; results are equal within
-// tolerance.
+// If a switch is on, the code does what the comment says. If it is off, ATen's operations run one after the other; results are
+// equal within tolerance.
 inline constexpr Switch kFusedRmsRows{"fused_rms_rows"};  // residual and RMS norm in one pass
 inline constexpr Switch kFusedSwiglu{"fused_swiglu"};     // silu(gate) * up in one pass
 inline constexpr Switch kFusedRotary{"fused_rotary"};     // queries and keys rotated in place in the packed product

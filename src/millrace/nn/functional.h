@@ -62,8 +62,8 @@ at::Tensor causal_self_attention(const at::Tensor& x, const QkvWeights& weights,
 at::Tensor full_self_attention(const at::Tensor& qkv, std::int64_t heads, const Fused& fused);
 
 // Cross-entropy summed over rows, computed in fp32. logits (..., V), target (...) int64; rows with target == ignore_index do not
-// count. Returns {sum (differentiable), count}, fp32 scalars. For a classifier's loss see nn/cross_entropy.h. DataError for other
-// shapes and types. RowError for a target outside 0..V-1 on the CPU (on a GPU LibTorch ends the process).
+// count. Returns {sum (differentiable), count}, fp32 scalars. For a classifier's loss see nn/cross_entropy.h. Throws DataError
+// for other shapes and types. Throws RowError for a target outside 0..V-1 on the CPU (on a GPU LibTorch ends the process).
 std::pair<at::Tensor, at::Tensor> cross_entropy_sum(const at::Tensor& logits, const at::Tensor& target, std::int64_t ignore_index,
                                                     const Fused& fused);
 

@@ -17,12 +17,12 @@ class Average {
   // Keeps references to the parameters. The average starts at their present values.
   Average(const std::vector<ParameterGroup>& groups, double decay);
 
-  void update(const at::Tensor& skip);  // scalar f32 on the device; 1 = nothing changes
+  void update(const at::Tensor& skip);  // `skip`: scalar f32 on the device; 1 = nothing changes
 
   // The averaged weights by parameter name. These are the live tensors: copy them if they must not change with the next update.
   [[nodiscard]] const Tensors& weights() const noexcept { return weights_; }
   [[nodiscard]] const at::Tensor& updates() const noexcept { return updates_; }  // scalar f32: number of updates
-  // SnapshotError if a weight is missing or has another shape; then nothing is changed.
+  // Throws SnapshotError if a weight is missing or has another shape; then nothing is changed.
   void load(const Tensors& weights, const at::Tensor& updates);
 
  private:

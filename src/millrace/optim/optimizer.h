@@ -22,7 +22,7 @@ struct NamedParameter {
 };
 
 // Parameters that share settings. `learning_rate_scale` multiplies the schedule's rate. `weight_decay` replaces the config's
-// value for all of these parameters; decay_only_matrices then has no effect on them.
+// value for all of these parameters; the setting decay_only_matrices then has no effect on them.
 struct ParameterGroup {
   std::vector<NamedParameter> parameters;
   double learning_rate_scale = 1.0;
@@ -68,8 +68,8 @@ class Optimizer {
   [[nodiscard]] State state() const;
   // On rank 0 the state of all ranks; on the other ranks this rank's part. Collective if there are `shares`.
   [[nodiscard]] State whole_state() const;
-  // Takes the state of all ranks, or of this rank. SnapshotError if a tensor is missing, superfluous or of another shape or
-  // dtype, or if the algorithm differs; then nothing is changed.
+  // Takes the state of all ranks, or of this rank. Throws SnapshotError if a tensor is missing, superfluous or of another shape
+  // or dtype, or if the algorithm differs; then nothing is changed.
   void load_state(const State& state);
 
  private:

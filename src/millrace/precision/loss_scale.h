@@ -12,8 +12,8 @@ namespace millrace::precision {
 
 struct LossScaleOptions {
   double initial = 65536.0;
-  double growth = 2.0;                  // factor after growth_interval good steps in a row
-  double backoff = 0.5;                 // factor after a step whose gradients were not finite
+  double growth = 2.0;                  // multiplies the scale after growth_interval good steps in a row
+  double backoff = 0.5;                 // multiplies the scale after a step whose gradients were not finite
   std::int64_t growth_interval = 2000;  // torch's default, as are the other three
 };
 
@@ -27,7 +27,7 @@ class LossScale {
   void update(const at::Tensor& found_inf);
 
   [[nodiscard]] State state() const;    // "loss_scale" (f32) and "growth_tracker" (i32), the live tensors
-  void load_state(const State& state);  // SnapshotError if an entry is missing or not a scalar; then nothing is changed
+  void load_state(const State& state);  // throws SnapshotError if an entry is missing or not a scalar; then nothing is changed
 
  private:
   LossScaleOptions options_;

@@ -21,8 +21,8 @@ namespace millrace::distributed {
 // once.
 //
 // In the first half, each rank receives its slice of all ranks' values and adds them up. In the second half, it sends the sum to
-// all ranks. Both halves together send as many bytes as a ring. All ranks begin the same sums in the same order, and also the
-// second halves. Collective; throws if a rank is gone.
+// all ranks. Both halves together send as many bytes as a ring allreduce. All ranks begin the same sums in the same order, and
+// also the second halves. Collective; throws if a rank is gone.
 //
 // In a group whose waits block a stream instead of the thread (NCCL), all of this happens in the current stream, and finish()
 // makes that stream wait.

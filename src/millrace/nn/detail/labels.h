@@ -8,9 +8,9 @@
 
 namespace millrace::nn::detail {
 
-// DataError, with the actual shapes and types, unless logits are (..., K) and labels (...) int64.
+// Throws DataError, with the actual shapes and types, unless logits are (..., K) and labels (...) int64.
 void check_labels(const at::Tensor& logits, const at::Tensor& labels);
-// RowError for the first invalid label. The labels must be on the CPU.
+// Throws RowError for the first invalid label. The labels must be on the CPU.
 void find_bad_label(const at::Tensor& labels, std::int64_t classes, std::int64_t ignore_index);
 
 // Returns the result of `compute`, and names the bad label if `compute` refuses labels outside 0..classes-1. So valid labels cost
@@ -25,8 +25,8 @@ auto naming_bad_labels(const at::Tensor& labels, std::int64_t classes, std::int6
   }
 }
 
-// Labels made valid, and `poison`: NaN if some labels were invalid, else 0. For devices, where an invalid label would end the
-// process.
+// Labels in which invalid ones are replaced by valid ones, and `poison`: NaN if some labels were invalid, else 0. For devices,
+// where an invalid label would end the process.
 struct SafeLabels {
   at::Tensor labels;
   at::Tensor poison;  // fp32 scalar
