@@ -50,7 +50,7 @@ std::vector<float> read_floats(const std::string& path) {
 struct Workload {
   std::shared_ptr<const data::Source> source;
   std::int64_t batch_size;
-  std::vector<std::string> delivered;  // tensors a step would take, in order
+  std::vector<std::string> delivered;  // the tensors that a step would take, in order
 };
 
 Workload rows_of(const std::string& folder) {

@@ -11,9 +11,10 @@
 
 namespace millrace {
 
-// The fault. Calls are counted from 0: every call of Fs except exists(), and write, sync and close of its files.
+// The faults to simulate. Calls are counted from 0. All calls of Fs except exists() count, and write, sync and close of its
+// files.
 struct Faults {
-  std::int64_t fail_at = -1;   // number of the call that fails; -1 = no call
+  std::int64_t fail_at = -1;   // index of the call that fails, counted from 0; -1 = no call
   int error_number = 5;        // the errno of the failing call (EIO)
   bool keeps_failing = false;  // all later calls fail too, as if the machine had stopped
   bool tears_write = false;    // a failing write leaves its first half in the file

@@ -26,7 +26,7 @@ struct NiftiMaker {
   std::array<float, 12> srow = {};
   std::vector<std::pair<int, std::string>> extensions = {};
 
-  // All bytes before the voxels.
+  // Returns all bytes that precede the voxels.
   [[nodiscard]] std::string header() const {
     std::string extra;
     for (const auto& [code, text] : extensions) {

@@ -85,7 +85,7 @@ struct Delivered {
   std::uint64_t index = 0;
   std::vector<std::vector<std::int64_t>> ids;  // indices of the delivered samples, one list for each group
   std::vector<std::vector<std::int64_t>> positions;
-  std::string bytes;  // of all fields of all groups
+  std::string bytes;  // bytes of all fields of all groups
   friend bool operator==(const Delivered&, const Delivered&) = default;
 };
 

@@ -129,7 +129,7 @@ thread_local Constants* constants = nullptr;
 thread_local int calls_deep = 0;
 
 struct Began final : at::ObserverContext {
-  std::vector<at::Tensor> inputs;  // Inputs are known only when the operation begins, and outputs only when it ends.
+  std::vector<at::Tensor> inputs;  // kept until the operation ends, because only then its outputs are known
   std::int64_t at = 0;
 };
 

@@ -20,8 +20,8 @@ namespace millrace::kernels {
 inline bool has_kernel(const at::Tensor& x) {
   return x.is_cpu() && x.layout() == at::kStrided && (x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16);
 }
-// True if x is on a device other than the CPU and that device has kernels of Millrace for x's type. Not every operation has such
-// a kernel.
+// True if x is on a device other than the CPU, and that device has kernels of Millrace for x's type. Even then some operations
+// have no kernel there.
 inline bool has_device_kernel(const at::Tensor& x) {
   const at::ScalarType type = x.scalar_type();
   return !x.is_cpu() && x.layout() == at::kStrided && (type == at::kFloat || type == at::kBFloat16 || type == at::kHalf) &&

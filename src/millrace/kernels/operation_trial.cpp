@@ -37,7 +37,7 @@ struct Counted {
 
 struct Running {
   bool only_counts = false;
-  double ends_at = 0;  // a time of steady_seconds()
+  double ends_at = 0;  // after this time of steady_seconds() no call is timed
   KnownTimes known, measured;
   std::map<std::string, Counted> calls;
 };

@@ -161,7 +161,7 @@ class Shelf {
   std::deque<Leaving> leaving_;
 };
 
-// A saved tensor. Until the backward pass it is here or on the shelf.
+// A saved tensor. Until the backward pass, the tensor is in this object or on the shelf.
 struct Moved final : torch::autograd::SavedVariableHooks {
   Moved(std::shared_ptr<Shelf> shelf, c10::Device device, std::uint64_t least_bytes, const std::unordered_set<const void*>& stay,
         std::uint64_t& count)

@@ -32,7 +32,7 @@ struct ParameterGroup {
 // Properties of a step's gradients, as tensors on the device; they are not read back.
 struct StepReport {
   at::Tensor gradient_norm;  // scalar f32: norm of the divided gradient before clipping
-  at::Tensor found_inf;      // scalar f32: 1 if that norm or its square is not finite, otherwise 0
+  at::Tensor found_inf;      // scalar f32: 1 if gradient_norm or its square is not finite, otherwise 0
 };
 
 class Optimizer {

@@ -14,10 +14,10 @@ struct LossScaleOptions {
   double initial = 65536.0;
   double growth = 2.0;                  // multiplies the scale after growth_interval good steps in a row
   double backoff = 0.5;                 // multiplies the scale after a step whose gradients were not finite
-  std::int64_t growth_interval = 2000;  // torch's default, as are the other three
+  std::int64_t growth_interval = 2000;  // this and the three defaults above are torch's
 };
 
-// Follows torch.amp.GradScaler step by step. No function reads a device value on the host.
+// Scales as torch.amp.GradScaler does, step by step. No function reads a device value on the host.
 class LossScale {
  public:
   explicit LossScale(c10::Device device, LossScaleOptions options = {});

@@ -13,8 +13,8 @@ void check_labels(const at::Tensor& logits, const at::Tensor& labels);
 // Throws RowError for the first invalid label. The labels must be on the CPU.
 void find_bad_label(const at::Tensor& labels, std::int64_t classes, std::int64_t ignore_index);
 
-// Returns the result of `compute`, and names the bad label if `compute` refuses labels outside 0..classes-1. So valid labels cost
-// no search.
+// Returns the result of `compute`. If `compute` refuses labels outside 0..classes-1, searches for the bad label and names it in
+// a RowError. So valid labels cost no search.
 template <class Compute>
 auto naming_bad_labels(const at::Tensor& labels, std::int64_t classes, std::int64_t ignore_index, Compute compute) {
   try {
