@@ -285,7 +285,7 @@ void PowerLossFs::states_after(std::size_t changes, unsigned most_open, const st
 }
 
 void PowerLossFs::State::make(const stdfs::path& folder) const {
-  for (const auto& [name, bytes] : entries) {  // a folder's name comes before those in it
+  for (const auto& [name, bytes] : entries) {  // in this order a folder comes before its entries
     if (!bytes) {
       stdfs::create_directory(folder / name);
       continue;

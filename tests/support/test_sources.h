@@ -101,7 +101,7 @@ inline Delivered copy_of(const HostBatch& batch) {
   return out;
 }
 
-// Field `field` of the samples `indices`, read in one call as positions 0, 1, ... of the epoch.
+// Returns field `field` of the samples `indices`, which are read in one call as positions 0, 1, ... of the epoch.
 template <class T>
 std::vector<T> rows_of(const Source& source, const std::vector<std::int64_t>& indices, std::uint64_t epoch = 0,
                        std::size_t field = 0) {

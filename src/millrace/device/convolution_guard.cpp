@@ -65,7 +65,7 @@ ConvolutionCall call_of(const char* operation, const at::Tensor& input, const at
   return call;
 }
 
-// The entry for all faults that a trial found.
+// The Fault that stands for all faults that a trial found, which have no row in faults.h.
 constexpr Fault kFound{.name = "found here",
                        .reported = "by a trial on this machine",
                        .what = "a convolution that is not right in bf16",

@@ -23,8 +23,8 @@ constexpr std::int64_t kTogetherBytes = std::int64_t{1}  // bytes of volumes tha
 std::int64_t of_depth(at::IntArrayRef values) { return values[0]; }
 Sizes in_plane(at::IntArrayRef values) { return values.size() == 1 ? Sizes{values[0], values[0]} : Sizes{values[1], values[2]}; }
 
-// x as (N, D, H, W, C), a view if x is channels-last. The copy transposes matrices, because LibTorch transposes a matrix in
-// blocks but a volume element by element.
+// Returns x as (N, D, H, W, C): a view if x is channels-last, else a copy. Each sample is copied as a transposed matrix, because
+// LibTorch transposes a matrix in blocks but a volume element by element.
 at::Tensor channels_behind(const at::Tensor& x) {
   if (x.is_contiguous(at::MemoryFormat::ChannelsLast3d)) return x.permute({0, 2, 3, 4, 1});
   const std::int64_t samples = x.size(0), channels = x.size(1), places = x.size(2) * x.size(3) * x.size(4);

@@ -53,7 +53,7 @@ struct Blurred {
   }
 };
 
-// The result whose window begins at (h, w).
+// Returns the result of the window of 2 x 2 pixels that begins at (h, w).
 template <class X>
 [[nodiscard]] C10_HOST_DEVICE inline float soft_pooled(const X* x, const PoolPlane& plane, std::int64_t h, std::int64_t w) {
   const Blurred<2> at(x, plane, h, w);

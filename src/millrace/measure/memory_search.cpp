@@ -59,7 +59,7 @@ Json try_whole_step(const RunRequest& request) {
   }
   if (const TrialStep second = make_trial_step(run, 1); second.rows >= largest.rows) largest = second;
   const std::uint64_t peak = device::tensor_memory(device).peak_bytes;
-  // The loader's batches are host memory that does not belong to tensors, so no counter includes it.
+  // The loader's batches are host memory that does not belong to tensors, so no counter includes that memory.
   const std::uint64_t limit = device::tensor_memory_limit();
   const std::uint64_t buffers = run.loaders().training().buffer_bytes();
   if (device.is_cpu() && limit > 0 && peak + buffers > limit) {

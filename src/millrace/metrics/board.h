@@ -45,8 +45,8 @@ struct Classification {
 };
 
 // Metrics by name. Arguments of add…() are detached and may be on any device. No add…() waits for the device; means() and
-// tables() read all sums back with one copy. A name belongs to one kind of metric: RecipeError if another kind uses it. Tensors
-// whose shapes or types do not fit cause a DataError that shows them.
+// tables() read all sums back with one copy. A name belongs to one kind of metric; a call with that name for another kind throws
+// RecipeError. If shapes or types of tensors do not fit, add…() throws a DataError that shows them.
 class Board {
  public:
   // Adds to the metric `name`, whose value is the sum of all its sums divided by the sum of all its counts. `sum` and `count`

@@ -34,7 +34,7 @@ at::Tensor along_channels(const at::Tensor& channel, const at::Tensor& x) {
   return channel.view(shape);
 }
 
-// Holds the agreement, so that autograd keeps it from the forward to the backward pass.
+// Holds the agreement for autograd, from the forward to the backward pass.
 struct Held : torch::CustomClassHolder {
   explicit Held(Agreement* of) : agreement(of) {}
   Agreement* agreement;

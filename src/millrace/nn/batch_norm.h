@@ -26,7 +26,8 @@ class BatchNormImpl : public torch::nn::Cloneable<BatchNormImpl> {
 
   // From here on a training batch consists of the rows of all ranks: forward() and its backward pass are then collective, and
   // the running statistics are equal on all ranks. The ranks may have different numbers of rows, some even 0, but not all.
-  // `agreement` must outlive the module's use. If it is null or has one process, the batch consists of this rank's rows.
+  // `agreement` must outlive the module's use. If `agreement` is null or has one process, the batch consists of this rank's
+  // rows.
   void share(Agreement* agreement) noexcept { agreement_ = agreement; }
 
   at::Tensor weight, bias, running_mean, running_var, num_batches_tracked;

@@ -18,10 +18,11 @@ namespace millrace::nn {
 inline constexpr Switch kFusedDropout{"fused_dropout"};      // a mask of the same bits, then ATen's product
 inline constexpr Switch kFusedAttention{"fused_attention"};  // three products, then (T, T) scores, mask and softmax
 inline constexpr Switch kFusedNorm{"fused_norm"};            // dropout, add and at::layer_norm one after the other
-inline constexpr Switch kFusedGelu{"fused_gelu"};            // at::gelu, then dropout; its result is kept for the backward pass
-inline constexpr Switch kFusedLoss{"fused_loss"};            // log_softmax and nll_loss in fp32
-inline constexpr Switch kBf16Weights{"bf16_weights"};        // at::linear: autocast casts the weight in every forward pass
-inline constexpr Switch kFp32Products{"fp32_products"};      // at::linear
+// at::gelu, then dropout; their result is kept for the backward pass.
+inline constexpr Switch kFusedGelu{"fused_gelu"};
+inline constexpr Switch kFusedLoss{"fused_loss"};        // log_softmax and nll_loss in fp32
+inline constexpr Switch kBf16Weights{"bf16_weights"};    // at::linear: autocast casts the weight in every forward pass
+inline constexpr Switch kFp32Products{"fp32_products"};  // at::linear
 
 // `p` is the probability to drop an element: pass 0 outside training. With p = 0 no key is drawn.
 at::Tensor dropout(const at::Tensor& x, double p, const Fused& fused);

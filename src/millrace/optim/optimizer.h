@@ -50,13 +50,14 @@ class Optimizer {
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
-  // Makes one update with the gradients g = .grad * nominal / count. They are clipped first by value, then by norm (torch's
-  // clip_grad_norm_). `nominal` and `count` are f32 scalars on the parameters' device; count 0 skips the step. Parameters without
-  // a gradient stay unchanged. A skipped step leaves parameters, state and step counters as they are, to the bit. Gradients may
-  // be overwritten but are not set to zero: see zero_grad(). Equals prepare(), then apply() with its found_inf.
+  // Makes one update with the gradients g = .grad * nominal / count. The gradients are clipped first by value, then by norm
+  // (torch's clip_grad_norm_). `nominal` and `count` are f32 scalars on the parameters' device; count 0 skips the step.
+  // Parameters without a gradient stay unchanged. A skipped step leaves parameters, state and step counters as they are, to the
+  // bit. Gradients may be overwritten but are not set to zero: see zero_grad(). Equals prepare(), then apply() with its
+  // found_inf.
   StepReport step(const at::Tensor& nominal, const at::Tensor& count);
-  // The two halves of step(), for a caller that has more reasons to skip a step. apply() follows its prepare(). It skips the step
-  // if `skip` (scalar f32 on the device) is 1. `skip` must be 1 if found_inf is 1.
+  // The two halves of step(), for a caller that has more reasons to skip a step. Call apply() after prepare(). apply() skips the
+  // step if `skip` (scalar f32 on the device) is 1. `skip` must be 1 if found_inf is 1.
   StepReport prepare(const at::Tensor& nominal, const at::Tensor& count);
   void apply(const at::Tensor& skip);
   void set_learning_rate(double learning_rate);  // sets the schedule's rate, which the groups' scales multiply
