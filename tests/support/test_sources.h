@@ -29,7 +29,8 @@ class CountingSource final : public Source {
 
   std::function<void(std::int64_t index)> before;  // called before a sample is read; may throw or wait
   std::string print = "counting";
-  Keeps kept = Keeps::nothing;  // Keeps::rows: "noise" depends on the index alone; Keeps::parts: "id" is the part
+  // With Keeps::rows "noise" depends on the index alone; with Keeps::parts "id" is the number of the part.
+  Keeps kept = Keeps::nothing;
   bool is_advised = false;
   mutable std::mutex advice_mutex;
   mutable std::vector<std::int64_t> advised;

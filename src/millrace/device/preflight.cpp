@@ -86,8 +86,8 @@ void require_threads(int count) {
                            " needed threads could be created: " + error.code().message(),
                        thread_account(), "raise the limit, end other programs, or use fewer threads (--device.threads=1)"});
   }
-  // Waits until the kernel has removed the joined threads. Before that they count towards the limit, and OpenMP's next thread
-  // could be refused.
+  // Waits until the kernel has removed the joined threads. Until then these threads count towards the limit, and OpenMP's next
+  // thread could be refused.
   constexpr int kTries = 2000;
   for (int i = 0; i < kTries && tasks() > before; ++i) std::this_thread::sleep_for(std::chrono::microseconds(500));
 }

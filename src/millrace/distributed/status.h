@@ -23,7 +23,7 @@ class StatusPages {
     std::string doing;       // "step 12, backward of generator"; see base/doing.h
     std::uint64_t beat = 0;  // changes when the rank makes progress
     bool is_done = false;    // true: the rank has finished its work and may leave
-    std::string run_folder;  // set by rank 0
+    std::string run_folder;  // the folder of the run; set by rank 0
   };
 
   explicit StatusPages(int ranks);

@@ -8,7 +8,7 @@
 namespace millrace::kernels {
 
 struct GroupNormOptions {
-  std::int64_t groups = 1;  // number of groups of channels; if it equals the number of channels: an instance norm
+  std::int64_t groups = 1;  // number of groups of channels; as many groups as channels make an instance norm
   double epsilon = 1e-5;
   bool silu = false;   // SiLU follows the norm; otherwise a leaky ReLU
   double slope = 1.0;  // slope of the leaky ReLU below zero

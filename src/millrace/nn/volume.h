@@ -19,7 +19,8 @@ inline constexpr Switch kDirectConvolution{"direct_convolution"};
 at::Tensor smooth_leaky(const at::Tensor& x, const Fused& fused);
 
 // A convolution with kernel 3 over x (N, C, D, H, W), followed by the channels of `more` if it is defined, padded circularly by
-// one. Result (N, out, D/stride, H/stride, W/stride), rounded up. Under autocast in its type.
+// one. Result (N, out, D/stride, H/stride, W/stride), rounded up. Under autocast, the convolution is computed in autocast's
+// type.
 at::Tensor circular_conv3d(const at::Tensor& x, const at::Tensor& more, const at::Tensor& weight, const at::Tensor& bias,
                            std::int64_t stride, const Fused& fused);
 
