@@ -27,7 +27,8 @@ class Backend {
     std::uint64_t total_bytes = 0;
   };
 
-  // Memory as the driver counts it for all programs on the device. It includes LibTorch's cached memory and the context itself.
+  // Memory as the driver counts it for all programs on the device. This memory includes LibTorch's cached memory and the context
+  // itself.
   struct DriverMemory {
     std::uint64_t free_bytes = 0;
     std::uint64_t total_bytes = 0;

@@ -42,7 +42,7 @@ class SharedCores {
   };
 
   // Decides when waits should be short, from the cores that other programs used while this process's threads waited
-  // (Neighbours). It switches only after several measurements in a row agree, because a short disturbance is not worth a
+  // (Neighbours). The rule switches only after several measurements in a row agree, because a short disturbance is not worth a
   // switch. The number of cores does not matter, because each parallel loop waits for the one thread whose core another program
   // uses.
   class WaitRule {

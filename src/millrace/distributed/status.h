@@ -1,5 +1,5 @@
-// The present activity of a rank, for the program that started it. It is kept in memory that both share, so that the program
-// can still read it when the rank is gone or hangs.
+// The present activity of a rank, for the program that started the rank. The activity is kept in memory that both processes
+// share, so that the program can still read it when the rank is gone or hangs.
 #pragma once
 
 #include <sys/types.h>

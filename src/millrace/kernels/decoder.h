@@ -1,5 +1,5 @@
-// Parts of LLaMA-like decoders, each as one pass forward and one backward, for fp32 or bf16 on the CPU; they compute in fp32. For
-// other tensors the caller uses ATen's operations (nn/decoder.h). All are differentiable once.
+// Parts of LLaMA-like decoders, each as one pass forward and one backward, for fp32 or bf16 on the CPU. The arithmetic is in
+// fp32. For other tensors the caller uses ATen's operations (nn/decoder.h). All are differentiable once.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -35,7 +35,7 @@ struct Dropout {
   const void* on_device = nullptr;
 };
 
-// The set of kernels that this process uses: "amx", "avx512_bf16", "avx512", "avx2" or "portable". It is the best set that the
+// The set of kernels that this process uses: "amx", "avx512_bf16", "avx512", "avx2" or "portable". This is the best set that the
 // CPU has and MILLRACE_CPU permits (system/instructions.h). In "amx" only attention uses the tiles of the matrix unit; other
 // bf16 products use LibTorch's implementation if a trial finds it faster.
 [[nodiscard]] std::string_view instruction_set() noexcept;

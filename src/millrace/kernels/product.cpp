@@ -20,7 +20,8 @@ const std::uint32_t* words_in(const at::Tensor& fp32) {
   return reinterpret_cast<const std::uint32_t*>(fp32.const_data_ptr<float>());
 }
 
-// Bytes of the second operand that are packed at a time. They stay in the cache, and a large operand has no full copy in memory.
+// Bytes of the second operand that are packed at a time. So few bytes stay in the cache, and a large operand has no full copy in
+// memory.
 constexpr std::int64_t kPackedBytes = std::int64_t{512} << 10U;
 // Each part of the second operand reads the first operand again. If the first operand is larger than this, it no longer fits
 // into the core's caches, so the second operand is packed at once.

@@ -19,7 +19,7 @@ at::Tensor product_with_transposed(const at::Tensor& x, const at::Tensor& w, con
 at::Tensor product(const at::Tensor& x, const at::Tensor& w);
 
 // The transposed y (rows, out) times x (rows, in), both fp32 or both bf16; result (out, in) in fp32. column_sums (out), fp32,
-// receives y's column sums (bf16 only); it may be undefined.
+// receives y's column sums (bf16 only); column_sums may be undefined.
 at::Tensor product_of_transposed(const at::Tensor& y, const at::Tensor& x, const at::Tensor& column_sums);
 
 struct WeightGradients {

@@ -6,7 +6,7 @@
 namespace millrace::kernels {
 
 // silu(h) with h = x * rsqrt(mean over channels of x^2 + epsilon), for x (N, C, ...). The forward pass reads x twice, and the
-// backward pass reads x and the gradient twice; the second time they come from the cache. x and a number for each position are
+// backward pass reads x and the gradient twice; the second time, both come from the cache. x and a number for each position are
 // saved. Kernels support fp32 or bf16 on the CPU, contiguous or channels last. They compute in fp32, and the result has x's
 // layout. All other tensors use the plain path, which saves only x. Differentiable once.
 at::Tensor rms_norm_silu(const at::Tensor& x, double epsilon);

@@ -48,7 +48,7 @@ bool covers(const std::string& pattern, const std::string& block) {
   return dot != std::string::npos && covers(pattern, block.substr(0, dot));
 }
 
-// The state of the generators for layers that have no keys; it can be restored.
+// The state of the generators for layers that have no keys. restore() brings the state back.
 class Generators {
  public:
   explicit Generators(c10::Device device) {

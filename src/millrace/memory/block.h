@@ -93,7 +93,7 @@ class BlockGuard {
 // are not kept. When the backward pass first needs such a tensor, `run` runs again, in the same autocast and random state, and
 // its result is dropped. The gradients equal those without recomputing, to the bit.
 //
-// `run` captures its inputs by value and returns tensors; it depends only on these inputs and on parameters. `run` and `part`
+// `run` captures its inputs by value and returns tensors; `run` depends only on these inputs and on parameters. `run` and `part`
 // must live until the backward pass has passed the block. Buffers of `part` may change (running statistics): they are restored
 // after the second pass. Blocks inside a block are part of it.
 template <class Run>

@@ -87,7 +87,8 @@ void mark_borders(const std::shared_ptr<BlockClock::State>& state, std::span<con
   std::unordered_set<Node*> seen, marked;
   std::vector<Known> open;
   const auto follow = [&](Node* to, std::size_t from) {
-    // A node that accumulates a gradient runs as soon as possible. It belongs to the block from which the gradient came.
+    // A node that accumulates a gradient runs as soon as possible. Such a node belongs to the block from which the gradient
+    // came.
     if (to == nullptr || to->sequence_nr() == std::numeric_limits<std::uint64_t>::max()) return;
     const std::size_t place = state->place_of(*to);
     if (place != from && marked.insert(to).second) to->add_pre_hook(std::make_unique<EntersPart>(state, state->part_at(place)));

@@ -22,8 +22,8 @@
 namespace millrace::memory {
 namespace {
 
-// The memory of one or several saved tensors. The memory is copied once, even if several tensors are views of it. It comes back
-// with the same layout, so that kernels see the same input.
+// The memory of one or several saved tensors. The memory is copied once, even if several tensors are views of it. The memory
+// comes back with the same layout, so that kernels see the same input.
 struct Item {
   c10::weak_intrusive_ptr<c10::StorageImpl> of;
   std::uint32_t version = 0;  // the version of the values that were copied

@@ -8,7 +8,7 @@
 
 namespace millrace::nn {
 
-// Determines a row's random numbers. They depend only on these values, not on the batch in which the row is.
+// Determines a row's random numbers. The numbers depend only on these values, not on the batch in which the row is.
 struct RowKey {
   std::uint64_t seed = 0;
   std::uint64_t site = 0;  // distinguishes several uses in a recipe

@@ -1,4 +1,4 @@
-// A running mean of the weights. It is often better than the last weights, and it never influences the training.
+// A running mean of the weights. The mean is often better than the last weights, and never influences the training.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,7 +19,8 @@ class Average {
 
   void update(const at::Tensor& skip);  // `skip`: scalar f32 on the device; 1 = nothing changes
 
-  // The averaged weights by parameter name. These are the live tensors: copy them if they must not change with the next update.
+  // The averaged weights by parameter name. These are the live tensors; copy them if the copies must not change with the next
+  // update.
   [[nodiscard]] const Tensors& weights() const noexcept { return weights_; }
   [[nodiscard]] const at::Tensor& updates() const noexcept { return updates_; }  // scalar f32: number of updates
   // Throws SnapshotError if a weight is missing or has another shape; then nothing is changed.

@@ -29,7 +29,7 @@ struct ParameterGroup {
   std::optional<double> weight_decay;
 };
 
-// Properties of a step's gradients, as tensors on the device; they are not read back.
+// Properties of a step's gradients, as tensors on the device; these tensors are not read back.
 struct StepReport {
   at::Tensor gradient_norm;  // scalar f32: norm of the divided gradient before clipping
   at::Tensor found_inf;      // scalar f32: 1 if gradient_norm or its square is not finite, otherwise 0
@@ -42,9 +42,9 @@ class Optimizer {
   // fp32 both agree within 1e-6 of the largest element after a step.
   //
   // With `shares`, which must outlive the optimiser, each rank keeps the moments of a part of the parameters and updates only
-  // that part. It gets the new values of all other parameters from the ranks that own them, so apply() is collective. All ranks
-  // must step with the same gradients. The weights equal those of a step without `shares`, to the bit (Rajbhandari et al. 2020,
-  // ZeRO stage 1, by whole parameters).
+  // that part. The rank gets the new values of all other parameters from the ranks that own them, so apply() is collective. All
+  // ranks must step with the same gradients. The weights equal those of a step without `shares`, to the bit (Rajbhandari et al.
+  // 2020, ZeRO stage 1, by whole parameters).
   Optimizer(std::vector<ParameterGroup> groups, OptimConfig config, bool fused = true, Agreement* shares = nullptr);
   ~Optimizer();
   Optimizer(const Optimizer&) = delete;
@@ -64,8 +64,8 @@ class Optimizer {
   void zero_grad();                              // drops the gradients
   [[nodiscard]] const std::vector<ParameterGroup>& groups() const noexcept;
 
-  // The state under the names "<parameter name>.<exp_avg|exp_avg_sq|momentum_buffer|step>", as in torch.optim. These are the live
-  // tensors: copy them if they must not change with the next step. With `shares`: this rank's part.
+  // The state under the names "<parameter name>.<exp_avg|exp_avg_sq|momentum_buffer|step>", as in torch.optim. These are the
+  // live tensors; copy them if the copies must not change with the next step. With `shares`: this rank's part.
   [[nodiscard]] State state() const;
   // On rank 0 the state of all ranks; on the other ranks this rank's part. Collective if there are `shares`.
   [[nodiscard]] State whole_state() const;

@@ -1,5 +1,5 @@
-// The program millrace-convolutions computes bf16 convolutions that may hang, crash or write outside their memory. It is
-// separate so that such faults can't harm the run (device/convolution_trial.h). device/detail/convolution_job.h describes the
+// The program millrace-convolutions computes bf16 convolutions that may hang, crash or write outside their memory. The program
+// is separate so that such faults can't harm the run (device/convolution_trial.h). device/detail/convolution_job.h describes the
 // job and the answers.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/convolution.h>

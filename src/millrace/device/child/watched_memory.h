@@ -1,5 +1,5 @@
-// Memory with watched borders. It detects writes outside a tensor, or outside memory that oneDNN requested, even if the program
-// does not crash.
+// Memory with watched borders, which detects writes outside a tensor, or outside memory that oneDNN requested, even if the
+// program does not crash.
 #pragma once
 
 #include <cstddef>

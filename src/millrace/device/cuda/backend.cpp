@@ -1,4 +1,5 @@
-// libmillrace_cuda.so: all of Millrace's code that needs CUDA. It links LibTorch's CUDA libraries, which registers their kernels.
+// libmillrace_cuda.so: all of Millrace's code that needs CUDA. The library links LibTorch's CUDA libraries, which registers
+// their kernels.
 #include <c10/core/AllocatorConfig.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAException.h>

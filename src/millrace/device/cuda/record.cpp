@@ -30,7 +30,7 @@ Pool pool_of(c10::DeviceIndex index) {
   return pool;
 }
 
-// The stream on which all recordings of a device are made. It must not be the default stream.
+// The stream on which all recordings of a device are made. This stream must not be the default stream.
 c10::cuda::CUDAStream stream_of(c10::DeviceIndex index) {
   static std::mutex mutex;
   static std::map<c10::DeviceIndex, c10::cuda::CUDAStream> streams;

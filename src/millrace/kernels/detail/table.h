@@ -1,7 +1,7 @@
 // The raw kernels behind kernels.h: they take plain pointers and do one share of the work per call. Each instruction set has a
 // table, and all tables are made from the same templates (*.inl). The files that define the tables are compiled with the
-// instruction set's flags. They include no header with inline functions, because a copy compiled with these flags could end up in
-// the rest of the program.
+// instruction set's flags. These files include no header with inline functions, because a copy compiled with these flags could
+// end up in the rest of the program.
 #pragma once
 
 #include <cstddef>

@@ -16,7 +16,7 @@ struct Lists {
   std::vector<at::Tensor> gradients;
   std::vector<at::Tensor> first;   // exp_avg or momentum_buffer; empty for sgd without momentum
   std::vector<at::Tensor> second;  // exp_avg_sq; empty for sgd
-  std::vector<at::Tensor> steps;   // f32 scalars; they count the present step already
+  std::vector<at::Tensor> steps;   // f32 scalars, numbers of steps including the present step
 };
 
 // Scalars on the device. Gradients are divided by `scale`. If found_inf is 1, nothing changes.
