@@ -15,8 +15,8 @@
 
 namespace millrace::kernels {
 
-// One part of the channels in circular_pad(). Forward: copies the plain volume into the padded one. Backward: adds the padded
-// volume's gradient into the plain one's.
+// One part of the channels in circular_pad(). Forward: copies the plain volume into the padded volume. Backward: adds the
+// gradient of the padded volume to the gradient of the plain volume.
 struct CircularPad {
   const void* in;
   void* out;

@@ -73,8 +73,8 @@ class Board {
   // targets are equal) and "pearson" (Pearson's r). With `name` the metrics' names begin with "<name>/".
   void add_regression(const at::Tensor& predicted, const at::Tensor& target, std::string_view name = "");
   // Adds predicted and true classes. The metrics are "accuracy", "balanced_accuracy" (mean recall of the classes that have
-  // labels), "macro_f1" (mean f1 of the classes that have labels or predictions), with top_k "top<k>_accuracy", recall, precision
-  // and f1 of each class, and a table of the counts, see tables().
+  // labels), "macro_f1" (mean f1 of the classes that have labels or predictions), and recall, precision and f1 of each class. If
+  // top_k is set, there is also "top<k>_accuracy". tables() returns the table of the counts.
   //   predicted  logits [..., K] of any float type: the class is that of the largest logit (the first of equal ones); or class
   // ids
   //              [...] as integers or booleans
@@ -91,9 +91,9 @@ class Board {
   //   bits = sum mask ((y ln(r + 1e-8) - r) - (y ln(m + 1e-8) - m)) / (N ln 2)
   // A unit with T = 0 or N = 0 has no bits per event and is left out; bits below 0 count as 0. Metric `name`, quiet, is the mean
   // over the units. Metric `overall` is the mean over all names added with this `overall`. Both are NaN if no unit counts. Three
-  // more metrics are numbers of units, over all these names: "<overall>/units" counts the units that are not left out,
-  // "<overall>/units_left_out" those that are (both quiet while no unit is left out), and "<overall>/units_below_0" (always
-  // quiet) those that count as 0.
+  // more metrics count units over all these names. "<overall>/units" counts the units that are not left out, and
+  // "<overall>/units_left_out" the units that are; both are quiet while no unit is left out. "<overall>/units_below_0", which is
+  // always quiet, counts the units that count as 0.
   void add_bits_per_event(std::string_view name, const at::Tensor& counts, const at::Tensor& rates, const at::Tensor& mask,
                           std::string_view overall);
   // Adds the contents of another board, as if all of them had been added here. Throws RecipeError if a name of `other` belongs

@@ -19,8 +19,7 @@ class Average {
 
   void update(const at::Tensor& skip);  // `skip`: scalar f32 on the device; 1 = nothing changes
 
-  // The averaged weights by parameter name. These are the live tensors; copy them if the copies must not change with the next
-  // update.
+  // The averaged weights by parameter name. The next update changes these tensors, so copy them to keep their values.
   [[nodiscard]] const Tensors& weights() const noexcept { return weights_; }
   [[nodiscard]] const at::Tensor& updates() const noexcept { return updates_; }  // scalar f32: number of updates
   // Throws SnapshotError if a weight is missing or has another shape; then nothing is changed.

@@ -64,8 +64,8 @@ class Optimizer {
   void zero_grad();                              // drops the gradients
   [[nodiscard]] const std::vector<ParameterGroup>& groups() const noexcept;
 
-  // The state under the names "<parameter name>.<exp_avg|exp_avg_sq|momentum_buffer|step>", as in torch.optim. These are the
-  // live tensors; copy them if the copies must not change with the next step. With `shares`: this rank's part.
+  // The state under the names "<parameter name>.<exp_avg|exp_avg_sq|momentum_buffer|step>", as in torch.optim. The next step
+  // changes these tensors, so copy them to keep their values. With `shares`: this rank's part.
   [[nodiscard]] State state() const;
   // On rank 0 the state of all ranks; on the other ranks this rank's part. Collective if there are `shares`.
   [[nodiscard]] State whole_state() const;

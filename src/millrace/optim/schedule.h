@@ -31,8 +31,8 @@ void check_schedule(const OptimConfig& config, std::int64_t total_steps);
 //   cosine, warmup_cosine   min + (base - min) * (1 + cos(pi * t)) / 2
 //   cosine_floor            max(min, base * (1 + cos(pi * t)) / 2); a warm-up given as a share is rounded up to whole steps
 //   step                    base * decay_factor ^ floor(s / decay_every), not below min
-// one_cycle rises along half a cosine from base / 25 to base at step R - 1 and falls along another to min at the last step; R is
-// W, or 30 % of the steps when W is 0.
+// one_cycle rises along half a cosine from base / 25 to base at step R - 1 and falls along another half cosine to min at the
+// last step; R is W, or 30 % of the steps when W is 0.
 [[nodiscard]] double learning_rate_at(const OptimConfig& config, std::int64_t step, std::int64_t total_steps);
 
 // Reduce-on-plateau as torch.optim.lr_scheduler.ReduceLROnPlateau, mode "min", except for values below 0: the relative threshold

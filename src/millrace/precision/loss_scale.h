@@ -26,7 +26,7 @@ class LossScale {
   // Call this after each step. `found_inf`: scalar f32, 1 if a gradient was not finite, otherwise 0.
   void update(const at::Tensor& found_inf);
 
-  [[nodiscard]] State state() const;    // "loss_scale" (f32) and "growth_tracker" (i32), the live tensors
+  [[nodiscard]] State state() const;    // "loss_scale" (f32) and "growth_tracker" (i32); the tensors themselves, not copies
   void load_state(const State& state);  // throws SnapshotError if an entry is missing or not a scalar; then nothing is changed
 
  private:

@@ -28,8 +28,8 @@ namespace millrace::distributed {
 // makes that stream wait.
 class OrderedSum {
  public:
-  // Begins to add up `flat` (contiguous); finish() overwrites it. `to` and `back` carry the two halves; `to` and `back` may be
-  // the same group if a sum begins only after the last one has ended, or if there is a `second_stream`. In that stream the
+  // Begins to add up `flat` (contiguous), which finish() overwrites. `to` and `back` carry the two halves; `to` and `back` may
+  // be the same group if a sum begins only after the last one has ended, or if there is a `second_stream`. In that stream the
   // second half begins at once, so that the order of the halves is the same on all ranks, and the current stream continues.
   OrderedSum(c10d::Backend& to, c10d::Backend& back, at::Tensor flat, std::optional<c10::Stream> second_stream = std::nullopt);
   ~OrderedSum();
