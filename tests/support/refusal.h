@@ -1,4 +1,4 @@
-// The error that a call throws, as a value for a test to compare. Header only: every test program finds it.
+// The error that a call throws, as a value for a test to compare. Header only, so that every test program can use it.
 #pragma once
 
 #include <gtest/gtest.h>

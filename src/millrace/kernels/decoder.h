@@ -27,8 +27,8 @@ std::pair<at::Tensor, at::Tensor> add_rms_rows(const at::Tensor& branch, const a
 // is a leaf, the last backward pass overwrites `packed`, so no other code may read it after that pass.
 at::Tensor swiglu(const at::Tensor& packed);
 // swiglu(packed) times the transposed weight (out, f), which has packed's type and needs no gradient; the result is (..., out).
-// Forward and backward compute the result of swiglu for some rows at a time, so it is never in memory as a whole. For the rest
-// see swiglu() and forward_product() (product.h).
+// Forward and backward compute the result of swiglu for some rows at a time, so that result is never in memory as a whole. For
+// the rest see swiglu() and forward_product() (product.h).
 at::Tensor swiglu_linear(const at::Tensor& packed, const at::Tensor& weight);
 
 // Causal attention of qkv (B, T, 3 H D) with rotary positions; the result is (B, T, H D). Queries and keys are rotated by angles

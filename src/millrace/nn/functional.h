@@ -1,6 +1,6 @@
 // Functions for recipes. Each uses the fused kernel or the plain ATen path, as nn/fused.h decides. Both paths draw the same
-// random bits and one key per site, so turning off a switch changes no other result. Under autocast matrix products run in its
-// type, residuals stay fp32, norms and losses compute in fp32.
+// random bits and one key per site, so turning off a switch changes no other result. Under autocast, matrix products run in
+// autocast's type, residuals stay fp32, norms and losses compute in fp32.
 #pragma once
 
 #include <ATen/core/Tensor.h>

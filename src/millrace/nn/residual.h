@@ -13,7 +13,7 @@ namespace millrace::nn {
 
 // The comments name the operations that run if a switch is off. Results are equal within tolerance; those of kLeanNorms to the
 // bit.
-// ATen's group norm, then SiLU; its instance norm, then leaky ReLU. A convolution adds its bias itself.
+// kFusedGroupNorm: ATen's group norm, then SiLU; ATen's instance norm, then leaky ReLU. A convolution adds its bias itself.
 inline constexpr Switch kFusedGroupNorm{"fused_group_norm"};
 inline constexpr Switch kLeanNorms{"lean_norms"};                // the norm's result is kept for the convolution's gradient
 inline constexpr Switch kPhasedUpsampling{"phased_upsampling"};  // at::upsample_nearest3d, then at::conv3d

@@ -21,8 +21,8 @@ constexpr std::int64_t kExtremes = 4;  // the largest of -label, label, -id and 
 [[nodiscard]] at::Tensor integers_on(const at::Device& device, at::IntArrayRef sizes);  // zeros
 // Moves sums from the CPU to `device`. Does nothing if `device` is the CPU or holds the sums already.
 void move_to(at::Tensor& total, const at::Device& device);
-[[nodiscard]] std::string type_text(const at::Tensor& value);   // "i64"
-[[nodiscard]] std::string shape_text(const at::Tensor& value);  // "[8,10]"
+[[nodiscard]] std::string type_text(const at::Tensor& value);   // for example "i64"
+[[nodiscard]] std::string shape_text(const at::Tensor& value);  // for example "[8,10]"
 
 // DataError with both shapes if x and y differ in shape.
 void check_shapes(std::string_view metric, const char* first, const at::Tensor& x, const char* second, const at::Tensor& y);
