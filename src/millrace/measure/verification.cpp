@@ -161,7 +161,7 @@ Check Verification::first_step() {
         ", gradient norm " + significant(report.gradient_norm, 3) + (report.name == "loss" ? "" : " of " + report.name);
   const bool skipped = run_->stepper().skips().in_all().item<double>() > 0;
   if (std::isfinite(step.loss) && !skipped) return check;
-  // With fp16 the first steps may overflow, because the loss scale adapts by overflows.
+  // With fp16 the first steps may overflow, because the loss scale begins large and shrinks at each overflow.
   const bool searching = run_->stepper().autocast() == at::kHalf && std::isfinite(step.loss);
   check.level = searching ? Check::Level::warn : Check::Level::fail;
   check.found += searching ? "; the loss scale of fp16 was too high, as it may be at first" : "; the step is not finite";

@@ -137,9 +137,9 @@ class Board {
   struct Entry {
     std::string name;  // the metric's name; for a classification the name of its table
     Reading reading = Reading::mean;
-    // Sums on the device. Most kinds: f64 scalars as sums_of() lists them. A total has 3 for each term: sum, count, weight *
-    // count. A classification has integers: K * K counts, ignored labels, ids that are not a class, rows with NaN; hits of top k;
-    // the largest of -label, label, -id, id.
+    // The metric's sums, on the device. Most kinds of metrics have f64 scalars, which sums_of() lists. A total has three for
+    // each term: sum, count, weight * count. A classification has integers: K * K counts, ignored labels, ids that are not a
+    // class, rows with NaN; hits of top k; the largest of -label, label, -id, id.
     std::vector<at::Tensor> parts;
     std::vector<std::string> terms = {};  // names of a total's terms
     std::vector<Reading> readings = {};   // readings of the terms

@@ -166,7 +166,7 @@ struct Problems {
   // Beginnings of a missing name and of the nearest name in the file, up to the point from which they agree.
   std::string before, after;
 
-  // Finds the beginnings that `rename` would need.
+  // Finds the two beginnings of names that `rename` would need to map one name to the other.
   void suggest(std::string in_file, std::string in_module) {
     if (!before.empty() || in_file.empty()) return;
     while (!in_file.empty() && !in_module.empty() && in_file.back() == in_module.back() && in_file.back() != '.') {

@@ -43,7 +43,7 @@ class AverageInUse {
   AverageInUse& operator=(const AverageInUse&) = delete;
 
  private:
-  std::vector<std::pair<at::Tensor, at::Tensor>> originals_;  // a parameter, and the memory of its own weights
+  std::vector<std::pair<at::Tensor, at::Tensor>> originals_;  // each parameter, and the memory of the parameter's own weights
 };
 
 }  // namespace millrace::optim
