@@ -50,7 +50,7 @@ std::vector<float> read_floats(const std::string& path) {
 struct Workload {
   std::shared_ptr<const data::Source> source;
   std::int64_t batch_size;
-  std::vector<std::string> delivered;  // tensors a step would take, in order
+  std::vector<std::string> delivered;  // the tensors that a step would take, in order
 };
 
 Workload rows_of(const std::string& folder) {
@@ -116,7 +116,7 @@ Json measure(data::Loader& loader, double seconds) {
           {"readers", loader.readers_reason()}};
 }
 
-// Bytes of one sample in the order compare.py hashes them.
+// Returns the bytes of one sample, in the order in which compare.py hashes them.
 std::string sample_bytes(const Batch& batch, const std::vector<std::string>& names, std::int64_t row) {
   std::string bytes;
   for (const std::string& name : names) {
@@ -154,7 +154,7 @@ std::string stream(data::Loader loader, const std::vector<std::string>& names) {
   return hash.hex();
 }
 
-// A workload that a file describes: opened once; the first pass fills its cache.
+// A workload that a file describes. It is opened once, and its first pass fills its cache.
 struct Described {
   data::OpenWorkload open;
   data::Loader loader;
@@ -170,7 +170,7 @@ Json bound(Described& described, double seconds) {
   const double began = steady_seconds();
   for (int reader = 0; reader < threads; ++reader) {
     readers.emplace_back([&, reader] {
-      // Each thread reads one data set. Any data set of a group will do, since their samples cost the same.
+      // Each thread reads one data set. If a group has several, any of them will do, because their samples cost the same.
       const data::Source& source = *datasets[static_cast<std::size_t>(reader) % datasets.size()].source;
       const std::int64_t count = std::min(source.samples_per_ticket(), described.open.options.batch_size);
       std::vector<std::vector<std::byte>> memory;

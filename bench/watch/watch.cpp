@@ -24,7 +24,8 @@ namespace {
 
 using namespace millrace;
 
-// The watch of a fp16 step, the longest one: gradient norm and its square, loss check, counters, scale, rule, buffers.
+// All that a step in fp16, the longest case, does to detect that it must not count: gradient norm and its square, loss check,
+// counters, scale, rule, buffers.
 class Watch {
  public:
   explicit Watch(torch::nn::Module& model)

@@ -8,7 +8,7 @@ namespace {
 
 namespace stdfs = std::filesystem;
 
-// True when `path` is `root` or lies below it.
+// True if `path` is `root` or lies below `root`.
 bool is_within(const stdfs::path& path, const stdfs::path& root) {
   return std::mismatch(root.begin(), root.end(), path.begin(), path.end()).first == root.end();
 }

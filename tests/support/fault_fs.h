@@ -11,13 +11,15 @@
 
 namespace millrace {
 
-// The fault. Calls are counted from 0: every call of Fs except exists(), and write, sync and close of its files.
+// The faults to simulate. Calls are counted from 0. All calls of Fs except exists() count, and write, sync and close of its
+// files.
 struct Faults {
-  std::int64_t fail_at = -1;                                           // this call fails; -1 = no call
-  int error_number = 5;                                                // with this errno (EIO)
-  bool keeps_failing = false;                                          // and all calls after it, as if the machine stopped
-  bool tears_write = false;                                            // a failing write leaves its first half in the file
-  std::uint64_t capacity = std::numeric_limits<std::uint64_t>::max();  // bytes in all; then ENOSPC, once they are full
+  std::int64_t fail_at = -1;   // index of the call that fails, counted from 0; -1 = no call
+  int error_number = 5;        // the errno of the failing call (EIO)
+  bool keeps_failing = false;  // all later calls fail too, as if the machine had stopped
+  bool tears_write = false;    // a failing write leaves its first half in the file
+  // Bytes that all files together may have; beyond them, a write fails with ENOSPC.
+  std::uint64_t capacity = std::numeric_limits<std::uint64_t>::max();
 };
 
 // Passes calls on to `real` until a fault is due. Thread-safe; files must not outlive it.
@@ -25,11 +27,12 @@ class FaultFs : public Fs {
  public:
   explicit FaultFs(Fs& real, Faults faults = {}) : real_(real), faults_(faults) {}
 
-  // Number of calls so far: run once without faults, then again with each of them failing.
+  // Number of calls so far. A test first runs without faults, and then once for each call, with that call failing.
   [[nodiscard]] std::int64_t calls() const;
   // A line per call, such as "write a/b", in order.
   [[nodiscard]] std::vector<std::string> log() const;
-  // Simulates a power cut: every file written through this is cut back to its size at its last sync().
+  // Simulates a power cut: every file that was written through this object is cut back to the size that it had at its last
+  // sync().
   void drop_unsynced();
 
   std::unique_ptr<WritableFile> create(const std::filesystem::path& path) override;
@@ -51,7 +54,7 @@ class FaultFs : public Fs {
     std::uint64_t written;
     std::uint64_t synced;
   };
-  void count(const char* call, const std::filesystem::path& path);  // throws if this call is to fail
+  void count(const char* call, const std::filesystem::path& path);  // throws if this call is due to fail
   [[nodiscard]] bool is_due(const char* call, const std::filesystem::path& path);
   std::unique_ptr<WritableFile> track(std::unique_ptr<WritableFile> file, const std::filesystem::path& path, std::uint64_t size);
 

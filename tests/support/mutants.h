@@ -26,9 +26,9 @@ struct Mutant {
   Damage damage = Damage::bit;
 };
 
-// A mutant of a kind drawn by `seed`. It has one bit flipped; or 16 bytes replaced by noise; or is cut off; or is longer by up to
-// 64 bytes of noise; or has a number of 1, 2, 4 or 8 bytes in the first `header_bytes` replaced by an extreme (all zeros, all
-// ones, the sign bit, the largest positive; either byte order).
+// Returns a mutant whose kind `seed` draws. One bit is flipped, or 16 bytes are replaced by noise, or the file is cut off, or up
+// to 64 bytes of noise are appended. Or a number of 1, 2, 4 or 8 bytes within the first `header_bytes` is replaced by an
+// extreme: all zeros, all ones, the sign bit, or the largest positive number, in either byte order.
 inline Mutant mutant(const std::string& file, std::size_t header_bytes, std::uint64_t seed) {
   Philox random(seed);
   Mutant result{.bytes = file, .damage = static_cast<Damage>(random.below(5))};
@@ -36,7 +36,7 @@ inline Mutant mutant(const std::string& file, std::size_t header_bytes, std::uin
   const auto noise = [&] { return static_cast<char>(random.below(256)); };
   switch (result.damage) {
     case Damage::bit: {
-      // Half of them are in the header, a small part of the file that controls most decisions.
+      // Half of the damages are in the header, a small part of the file that controls most decisions of a reader.
       const std::size_t at = random.below(random.below(2) == 0 ? header_bytes : bytes.size());
       bytes[at] = static_cast<char>(static_cast<unsigned char>(bytes[at]) ^ (1U << random.below(8)));
       break;
@@ -70,18 +70,19 @@ inline Mutant mutant(const std::string& file, std::size_t header_bytes, std::uin
   return result;
 }
 
-// 1,000 in CI; for the long tests MILLRACE_MUTANTS names a larger number.
+// Returns the number of mutants of each file: 1,000 in CI, or the larger number that MILLRACE_MUTANTS names for the long tests.
 inline std::uint64_t mutant_count() {
   const char* const asked = std::getenv("MILLRACE_MUTANTS");
   return asked == nullptr ? 1000 : std::strtoull(asked, nullptr, 10);
 }
 
 struct MutantFormat {
-  std::string extension;         // ".npy"
+  std::string extension;         // the files' extension, as in ".npy"
   std::string file;              // an intact file
-  std::size_t header_bytes = 0;  // extremes are placed in this many bytes at the beginning
-  bool checked = false;          // every bit is covered by a checksum or a rule: accepted content equals the truth
-  // All content as bytes. Any exception but a DataError is a failure.
+  std::size_t header_bytes = 0;  // number of bytes at the beginning in which extremes are placed
+  // True: a checksum or a rule covers every bit, so content that is accepted must equal the original content.
+  bool checked = false;
+  // Reads a file and returns all its content as bytes. May throw only DataError.
   std::function<std::string(const std::filesystem::path&)> read;
 };
 

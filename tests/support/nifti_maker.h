@@ -14,7 +14,7 @@ namespace millrace::data::test {
 struct NiftiMaker {
   int version = 1;
   bool swapped = false;
-  std::vector<std::int64_t> dim = {};  // x first
+  std::vector<std::int64_t> dim = {};  // the sizes; the one along x comes first
   bool pair = false;
   int datatype = 4;  // i16
   int bitpix = 16;
@@ -26,7 +26,7 @@ struct NiftiMaker {
   std::array<float, 12> srow = {};
   std::vector<std::pair<int, std::string>> extensions = {};
 
-  // All bytes before the voxels.
+  // Returns all bytes that precede the voxels.
   [[nodiscard]] std::string header() const {
     std::string extra;
     for (const auto& [code, text] : extensions) {

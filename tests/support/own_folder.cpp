@@ -36,7 +36,8 @@ stdfs::path new_folder() {
 }  // namespace
 
 int run_all_tests() {
-  // A shell's background jobs ignore both signals, and so would the programs that the tests end by them.
+  // A shell's background job ignores both signals, and so would the programs that this program starts. But tests end such
+  // programs by these signals.
   for (const int number : {SIGINT, SIGQUIT}) std::signal(number, SIG_DFL);
   if (const char* const joined = std::getenv(kVariable); joined != nullptr && *joined != '\0') {
     stdfs::current_path(joined);

@@ -20,17 +20,19 @@ std::string text_of(std::span<const std::byte> bytes) { return {reinterpret_cast
 
 struct PowerLossFs::Node {
   bool is_folder = false;
-  Entries now;        // of a folder, as the program sees it now
-  Entries first;      // ... as they were safely on disk at the beginning
-  std::string bytes;  // of a file, safely on disk at the beginning
+  Entries now;        // if the node is a folder: its entries, as the program sees them now
+  Entries first;      // if the node is a folder: its entries that were safely on disk at the beginning
+  std::string bytes;  // if the node is a file: its bytes that were safely on disk at the beginning
 };
 
 struct PowerLossFs::Change {
   enum class Kind : std::uint8_t { entry, move, write, truncate, sync_file, sync_folder } kind = Kind::entry;
-  std::size_t node = 0;               // entry, move, sync_folder: the folder; otherwise the file
-  std::string name, to;               // entry: of the name; move: from name to `to`
-  std::optional<std::size_t> target;  // entry: the node that the name then stands for, nullopt = no node; move: the moved node
-  std::string bytes;                  // write: appended
+  // The node that the change concerns: for entry, move and sync_folder the folder, otherwise the file.
+  std::size_t node = 0;
+  std::string name, to;  // for entry: its name; for move: the old name and the new one
+  // For entry: the node that the name stands for after the change, nullopt = no node; for move: the moved node.
+  std::optional<std::size_t> target;
+  std::string bytes;  // for write: the bytes that are appended
 };
 
 class PowerLossFs::File final : public WritableFile {
@@ -150,7 +152,7 @@ void PowerLossFs::rename(const stdfs::path& from, const stdfs::path& to) {
   log_.push_back({.kind = Change::Kind::move, .node = folder, .name = name, .to = target, .target = node});
 }
 
-// Records a removal as the system does it: first the contents of a folder, entry by entry, then the folder.
+// Records a removal as the system makes it: first the contents of a folder, entry by entry, then the folder.
 void PowerLossFs::forget(std::size_t folder, const std::string& name) {
   const std::size_t node = nodes_[folder].now.at(name);
   while (!nodes_[node].now.empty()) forget(node, std::string(nodes_[node].now.begin()->first));
@@ -238,7 +240,8 @@ PowerLossFs::Moment PowerLossFs::moment_after(std::size_t changes) const {
   return moment;
 }
 
-// The bytes of all files: unsafe bytes lost, kept, and with the last write in part.
+// Returns the bytes of all files in each of three cases: bytes that are not safe are lost, are kept, or the last write is kept
+// in part.
 std::vector<std::vector<std::string>> PowerLossFs::contents_of(const Moment& moment, std::size_t changes) const {
   std::vector<std::vector<std::string>> contents = {moment.safe};
   if (moment.written != moment.safe) contents.push_back(moment.written);
@@ -282,7 +285,7 @@ void PowerLossFs::states_after(std::size_t changes, unsigned most_open, const st
 }
 
 void PowerLossFs::State::make(const stdfs::path& folder) const {
-  for (const auto& [name, bytes] : entries) {  // a folder's name comes before those in it
+  for (const auto& [name, bytes] : entries) {  // in this order a folder comes before its entries
     if (!bytes) {
       stdfs::create_directory(folder / name);
       continue;

@@ -19,7 +19,7 @@
 
 namespace millrace {
 
-// Passes all calls on to `real`. Moves stay within their folder. Thread-safe.
+// Passes all calls on to `real`. A file can be moved only within its folder. Thread-safe.
 class PowerLossFs : public Fs {
  public:
   // The present contents of `root` are safe. Only changes below `root` are recorded.
@@ -31,8 +31,9 @@ class PowerLossFs : public Fs {
 
   // A state that a cut can leave.
   struct State {
-    std::size_t changes = 0;                                    // made before the cut
-    std::map<std::string, std::optional<std::string>> entries;  // path below the root -> bytes; nullopt = a folder
+    std::size_t changes = 0;  // number of changes before the cut
+    // Maps a path below the root to the bytes of the file; nullopt = a folder.
+    std::map<std::string, std::optional<std::string>> entries;
     // Writes the state into an empty folder.
     void make(const std::filesystem::path& folder) const;
   };
@@ -57,14 +58,14 @@ class PowerLossFs : public Fs {
   class File;
   struct Node;
   struct Change;
-  using Entries = std::map<std::string, std::size_t>;  // name -> node
+  using Entries = std::map<std::string, std::size_t>;  // maps a name to its node
 
   // The safe and the unsafe contents after a number of changes.
   struct Moment {
-    std::vector<Entries> entries;      // of each folder, safe
-    std::vector<std::string> safe;     // bytes of each file
-    std::vector<std::string> written;  // ... and including the bytes that may be lost
-    std::vector<std::size_t> open;     // changes of entries that may be lost, by their place in the log
+    std::vector<Entries> entries;      // the safe entries of each folder
+    std::vector<std::string> safe;     // the safe bytes of each file
+    std::vector<std::string> written;  // the bytes of each file, including those that may be lost
+    std::vector<std::size_t> open;     // positions in the log of the changes of entries that may be lost
   };
   static void apply(std::vector<Entries>& entries, const Change& change);
   [[nodiscard]] Moment moment_after(std::size_t changes) const;

@@ -1,4 +1,4 @@
-// The error that a call throws, as a value for a test to compare. Header only: every test program finds it.
+// The error that a call throws, as a value for a test to compare. Header only, so that every test program can use it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -9,7 +9,8 @@
 
 namespace millrace {
 
-// The parts of the E that `call` throws; what = "accepted" if it throws nothing. Errors of other types pass through.
+// Returns the parts of the exception E that `call` throws. If `call` throws nothing, `what` is "accepted". Errors of other types
+// pass through.
 template <class E = Error, class Call>
 Message refusal_message(const Call& call) {
   try {
@@ -20,7 +21,7 @@ Message refusal_message(const Call& call) {
   return {.what = "accepted", .where = "", .next = ""};
 }
 
-// The whole text of that error; "accepted" if `call` throws nothing.
+// Returns the whole text of the exception E that `call` throws; "accepted" if `call` throws nothing.
 template <class E = Error, class Call>
 std::string refusal(const Call& call) {
   try {
@@ -31,7 +32,8 @@ std::string refusal(const Call& call) {
   return "accepted";
 }
 
-// The first part of that error, which must also say what to do next and, if `where` is given, where it happened.
+// Returns the first part of the exception E that `call` throws. That exception must also say what to do next and, if `where` is
+// given, where it happened.
 template <class E = Error, class Call>
 std::string refusal_reason(const Call& call, const std::string& where = "") {
   try {

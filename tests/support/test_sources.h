@@ -27,9 +27,10 @@ class CountingSource final : public Source {
   explicit CountingSource(std::int64_t size, std::int64_t samples_per_ticket = 1)
       : size_(size), samples_per_ticket_(samples_per_ticket) {}
 
-  std::function<void(std::int64_t index)> before;  // may throw or wait
+  std::function<void(std::int64_t index)> before;  // called before a sample is read; may throw or wait
   std::string print = "counting";
-  Keeps kept = Keeps::nothing;  // Keeps::rows: "noise" depends on the index alone; Keeps::parts: "id" is the part
+  // With Keeps::rows "noise" depends on the index alone; with Keeps::parts "id" is the number of the part.
+  Keeps kept = Keeps::nothing;
   bool is_advised = false;
   mutable std::mutex advice_mutex;
   mutable std::vector<std::int64_t> advised;
@@ -83,9 +84,9 @@ class CountingSource final : public Source {
 struct Delivered {
   std::uint64_t epoch = 0;
   std::uint64_t index = 0;
-  std::vector<std::vector<std::int64_t>> ids;  // by group
+  std::vector<std::vector<std::int64_t>> ids;  // indices of the delivered samples, one list for each group
   std::vector<std::vector<std::int64_t>> positions;
-  std::string bytes;  // of all fields of all groups
+  std::string bytes;  // bytes of all fields of all groups
   friend bool operator==(const Delivered&, const Delivered&) = default;
 };
 
@@ -101,7 +102,7 @@ inline Delivered copy_of(const HostBatch& batch) {
   return out;
 }
 
-// Field `field` of the samples `indices`, read in one call as positions 0, 1, ... of the epoch.
+// Returns field `field` of the samples `indices`, which are read in one call as positions 0, 1, ... of the epoch.
 template <class T>
 std::vector<T> rows_of(const Source& source, const std::vector<std::int64_t>& indices, std::uint64_t epoch = 0,
                        std::size_t field = 0) {

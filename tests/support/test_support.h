@@ -10,7 +10,7 @@
 
 namespace millrace::data::test {
 
-// Resident memory of this process, in KiB; 0 if /proc does not say.
+// Resident memory of this process, in KiB; 0 if /proc does not report it.
 inline std::size_t resident_kib() {
   std::ifstream file("/proc/self/statm");
   std::size_t total = 0;

@@ -39,8 +39,8 @@ class NoAutocast {
 };
 
 // Sets whether fp32 matrix products and convolutions on a GPU may use TF32 (10 bits of mantissa). Unlike autocast, the setting
-// applies to the whole process, so call this on the training loop's thread only. It has no effect on a CPU. LibTorch's default
-// allows TF32 for convolutions only.
+// applies to the whole process, so call this on the training loop's thread only. The setting has no effect on a CPU. LibTorch's
+// default allows TF32 for convolutions only.
 void allow_tf32(bool allowed);
 
 // Calls allow_tf32(), and restores the earlier setting at destruction.

@@ -27,7 +27,8 @@ class Backend {
     std::uint64_t total_bytes = 0;
   };
 
-  // Memory as the driver counts it for all programs on the device. It includes LibTorch's cached memory and the context itself.
+  // Memory as the driver counts it for all programs on the device. This memory includes LibTorch's cached memory and the context
+  // itself.
   struct DriverMemory {
     std::uint64_t free_bytes = 0;
     std::uint64_t total_bytes = 0;
@@ -53,7 +54,8 @@ class Backend {
   [[nodiscard]] virtual DriverMemory driver_memory(int index) const = 0;  // asks the driver: do not call it within a step
   virtual void synchronize(int index) = 0;
   // The stream for copies, separate from the stream of the thread's LibTorch operations. Each device has exactly one copy
-  // stream. If tensors are in host memory, it is the device's only stream. Use it with c10::StreamGuard and c10::Event.
+  // stream. If tensors are in host memory, the copy stream is the device's only stream. Use the stream with c10::StreamGuard and
+  // c10::Event.
   [[nodiscard]] virtual c10::Stream copy_stream(int index) = 0;
   virtual void pin(std::byte* memory, std::size_t bytes) = 0;  // page-locks existing memory; does nothing on the CPU
   virtual void unpin(std::byte* memory) noexcept = 0;

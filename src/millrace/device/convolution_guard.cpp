@@ -65,7 +65,7 @@ ConvolutionCall call_of(const char* operation, const at::Tensor& input, const at
   return call;
 }
 
-// The entry for all faults that a trial found.
+// The Fault that stands for all faults that a trial found, which have no row in faults.h.
 constexpr Fault kFound{.name = "found here",
                        .reported = "by a trial on this machine",
                        .what = "a convolution that is not right in bf16",
@@ -83,7 +83,7 @@ bool was_found(const ConvolutionCall& call, Pass pass) {
          });
 }
 
-// False for calls that ATen would refuse. The guard passes such calls on to ATen.
+// False for calls that ATen would refuse. The guard passes such calls on to ATen, which reports the error.
 bool is_ordinary_call(const ConvolutionCall& call) {
   if (call.input.size() != call.weight.size() || call.weight.size() < 3) return false;
   const auto is_for_each = [&](at::IntArrayRef values) { return values.size() == 1 || values.size() + 2 == call.weight.size(); };
@@ -185,8 +185,8 @@ Gradients convolution_backward(const at::Tensor& grad, const at::Tensor& input, 
   return found;
 }
 
-// Registers Millrace's function for convolutions on CPUs. In ATen one function computes both operations for every device, and
-// picks a library. On CPUs Millrace's function replaces it and calls it.
+// Registers Millrace's functions for convolutions and their backward pass on CPUs. They replace ATen's functions, and call them,
+// with a workaround if a fault applies.
 void stand() {
   static auto* const library = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::CPU, __FILE__, __LINE__);
   library->impl("convolution", TORCH_FN(convolution));

@@ -20,8 +20,8 @@ const std::vector<const Fault*>& guard_convolutions();
 void stand_guard();
 
 // After this call the passes in `found` are computed in fp32 where bf16 is requested, for any number of samples, until the
-// process ends. The call is for faults that a trial found and that have no row in faults.h. No other convolution may run during
-// the call.
+// process ends. Call it for faults that a trial found and that have no row in faults.h. No other convolution may run during the
+// call.
 void guard_also(const std::vector<FoundFault>& found);
 
 // If a guard is installed, it calls the watcher before each convolution, with the operation's name

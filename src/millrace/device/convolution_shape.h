@@ -18,7 +18,7 @@ struct ConvolutionShape {
   bool operator==(const ConvolutionShape&) const = default;
 };
 [[nodiscard]] ConvolutionShape shape_of(const ConvolutionCall& call);
-// True if shape and call are equal except for the number of samples. A step with too little memory reduces that number.
+// True if shape and call are equal except for the number of samples. A run that lacks memory makes its step with fewer samples.
 [[nodiscard]] bool is_alike(const ConvolutionShape& shape, const ConvolutionCall& call);
 // Example: "[2, 8, 12, 64, 4] x [16, 8, 3, 3, 3], stride [2, 2, 2], padding [1, 1, 1]".
 [[nodiscard]] std::string to_text(const ConvolutionShape& shape);

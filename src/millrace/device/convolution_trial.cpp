@@ -291,7 +291,7 @@ class Trial {
   int threads_;
   double start_ms_;  // no unit begins after this core time of all threads together; the system counts a whole process
   TrialGoesOn goes_on_;
-  std::size_t all_ = 0;  // units at the beginning
+  std::size_t all_ = 0;  // number of units at the beginning
   int late_ = 0;         // processes that did not reach their next unit
   std::vector<Unit> left_;
   std::vector<ConvolutionShape> left_out_;

@@ -23,9 +23,9 @@ struct ConvolutionTrial {
 };
 
 // Computes the output and both gradients of each shape in bf16, in both layouts, and compares them with fp32. The program
-// millrace-convolutions computes them with `threads` threads, and works around the same known faults as a run. It computes each
-// result several times, with memory filled with NaN, with large numbers and with zeros. Zones with the same filling surround
-// inputs and outputs.
+// millrace-convolutions computes them with `threads` threads, and works around the same known faults as a run. The program
+// computes each result several times, with memory filled with NaN, with large numbers and with zeros. Zones with the same
+// filling surround inputs and outputs.
 // A pass is faulty if
 // - a value is not finite,
 // - all elements together are off by more than 5 % of their size,
@@ -34,9 +34,9 @@ struct ConvolutionTrial {
 // - the pass takes two seconds more than a hundred times the core time of fp32. Core time does not depend on other programs.
 // A shape is not tried if it does not fit into nine tenths of the free memory. It is not tried either if its fp32 reference
 // takes each thread longer than `start_ms` on a core.
-// The call first returns the C library's freed memory to the system, and waits for the program, which dies with this process.
-// It calls `goes_on` several times a second with the number of passes done and the number of all passes. After `goes_on`
-// returns false, the remaining shapes stay untried. Throws Stopped (system/stop.h) and the exceptions of `goes_on`.
+// The call first returns the C library's freed memory to the system, and waits for the program, which dies with this process. It
+// calls `goes_on` several times a second with the number of passes done and the number of all passes. After `goes_on` returns
+// false, the remaining shapes stay untried. Throws Stopped (system/stop.h) and the exceptions of `goes_on`.
 using TrialGoesOn = std::function<bool(std::size_t done, std::size_t all)>;
 [[nodiscard]] ConvolutionTrial try_convolutions(std::span<const ConvolutionShape> shapes, int threads, double start_ms = 60'000,
                                                 const TrialGoesOn& goes_on = nullptr);

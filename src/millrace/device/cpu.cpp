@@ -61,7 +61,7 @@ void set_threads(int intra_op) {
                            " this process may use: they would wait for each other",
                        "device.threads", "leave it at auto, or choose " + std::to_string(most_threads()) + " at most"});
   }
-  static int made = 0;  // number of threads that each pool already has; those need nothing more from the system
+  static int made = 0;  // number of threads that each pool already has; for up to this many, the system need not create a thread
   if (threads <= made) return at::set_num_threads(threads);
   guard_address_space(threads);
   // Checks here whether threads can be created. Otherwise ATen's second pool, which is as large as OpenMP's, would hang, and

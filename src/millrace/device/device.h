@@ -27,8 +27,8 @@ struct Choice {
   std::string reason;   // one line for the plan
   std::string warning;  // for example: a GPU is present but this LibTorch is CPU-only; "" = no warning
 };
-// Chooses the device for `wish`: "auto", "cpu", "cuda" (this rank's GPU) or "cuda:1". ConfigError, with the available devices,
-// for any other text.
+// Chooses the device for `wish`: "auto", "cpu", "cuda" (this rank's GPU) or "cuda:1". For any other text, throws ConfigError,
+// which lists the available devices.
 [[nodiscard]] Choice choose(const std::string& wish, int local_rank = 0);
 
 // Number of calls of Backend::memory() since start. Tests check that it stays zero between log lines.

@@ -53,9 +53,9 @@ bool is_strided_point_of_few_channels(const ConvolutionCall& call) {
   return call.channels_last && is_point(call) && is_strided && call.weight[1] < block;
 }
 
-// For a transposed convolution, judges the convolution that it transposes. The result was wrong with every tried kernel of size 3
-// and more, with padding, at any stride, in both layouts (2,600 random shapes). It was never wrong in two directions, or if the
-// kernel is no longer than its axis.
+// For a transposed convolution, judges the convolution that it transposes. The result was wrong with every tried kernel of size
+// 3 and more, with padding, at any stride, in both layouts (2,600 random shapes). The result was never wrong in two directions,
+// or if the kernel is no longer than its axis.
 bool is_kernel_longer_than_volume(const ConvolutionCall& call) {
   if (!is_volume(call)) return false;
   for (std::size_t i = 0; i < 3; ++i) {

@@ -46,7 +46,7 @@ enum class Instead : std::uint8_t {
 // transposes.
 struct ConvolutionCall {
   at::ScalarType format = at::kFloat;
-  bool channels_last = false;  // the input or the weight
+  bool channels_last = false;  // true if the input or the weight is channels-last
   bool transposed = false;
   at::IntArrayRef input, weight, stride, padding, dilation, output_padding;
   std::int64_t groups = 1;

@@ -7,7 +7,7 @@
 
 namespace millrace {
 
-std::uint64_t available_memory_bytes();  // from system/machine.h
+std::uint64_t available_memory_bytes();  // described in system/machine.h
 
 }  // namespace millrace
 

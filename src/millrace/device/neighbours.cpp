@@ -81,7 +81,8 @@ std::optional<Neighbours::Taken> Neighbours::between(const std::optional<Counts>
   if (!before || !now) return std::nullopt;
   const double ran = now->ran - before->ran;
   const double waited = now->waited - before->waited;
-  const double held = std::max(0.0, now->held - before->held);  // the kernel counts this time as waiting for a core
+  // The kernel counts time that a quota withholds as waiting for a core.
+  const double held = std::max(0.0, now->held - before->held);
   const Taken taken{.of_ours = std::max(0.0, waited - held),
                     .of_others = std::max(0.0, now->used - before->used - ran),
                     .wanted = ran + waited,
@@ -94,7 +95,7 @@ std::optional<Neighbours::Taken> Neighbours::between(const std::optional<Counts>
 std::optional<double> Neighbours::take() {
   const std::optional<Counts> counts = now();
   const std::optional<Taken> taken = between(last_, counts);
-  if (taken || !last_ || !counts) last_ = counts;  // otherwise the next call covers the whole time
+  if (taken || !last_ || !counts) last_ = counts;  // if nothing was taken, the next call covers this time too
   return taken ? std::optional(taken->share()) : std::nullopt;
 }
 

@@ -12,7 +12,7 @@ namespace millrace::device {
 class Neighbours {
  public:
   Neighbours();
-  // For tests: uses these CPUs, and a folder that imitates "/".
+  // For tests: uses these CPUs, and reads /proc and /sys below `root` instead of "/".
   Neighbours(std::filesystem::path root, std::vector<int> cpus);
   // Returns the share, 0 to 1, of this process's working time in which a thread was ready to run but waited while another
   // program used a core. The share covers the time since the last call, or since the constructor. The time of threads that wait
@@ -26,9 +26,9 @@ class Neighbours {
   [[nodiscard]] std::optional<double> since_made() const;  // the share since the constructor
 
  private:
-  struct Counts {                    // seconds
+  struct Counts {                    // all members are seconds
     double ran = 0, waited = 0;      // time of this process's threads on a core, and ready to run without a core
-    double held = 0;                 // CPU time that quotas withheld from its control groups
+    double held = 0;                 // CPU time that quotas withheld from the control groups of this process
     double used = 0, available = 0;  // CPU time that all programs used, and CPU time available
     double passed = 0;               // elapsed time
   };

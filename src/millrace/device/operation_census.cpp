@@ -103,7 +103,7 @@ class Constants {
 
  private:
   struct Made {
-    at::Tensor kept;  // keeps the memory from being reused meanwhile
+    at::Tensor kept;  // this reference keeps the tensor's memory from being reused meanwhile
     std::int64_t nanoseconds = 0, longest = 0;
     std::string by;
   };
@@ -129,7 +129,7 @@ thread_local Constants* constants = nullptr;
 thread_local int calls_deep = 0;
 
 struct Began final : at::ObserverContext {
-  std::vector<at::Tensor> inputs;  // inputs are known only when the operation begins, outputs only when it ends
+  std::vector<at::Tensor> inputs;  // kept until the operation ends, because only then its outputs are known
   std::int64_t at = 0;
 };
 

@@ -31,7 +31,7 @@ class ExpectedCopies {
   ExpectedCopies& operator=(const ExpectedCopies&) = delete;
 };
 
-// While this object exists, a census ignores the values that this thread reads, and the time of these reads, because they
+// While this object exists, a census does not count values that this thread reads, nor the time of these reads, because they
 // belong to the trial around the step.
 class ExpectedReads {
  public:

@@ -51,7 +51,8 @@ void mark(const char* operation, const ConvolutionCall& call) noexcept {
   doing_operation(operation, shapes.text());
 }
 
-// Nesting depth. Nested operations are not recorded, because a convolution was already recorded with its shapes.
+// How deeply the running operation is nested. Only depth 0 is recorded, because a nested name would replace the shapes that
+// mark() has recorded for a convolution.
 thread_local int depth = 0;
 
 std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction& function) {

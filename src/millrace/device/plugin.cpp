@@ -54,7 +54,7 @@ Backend* detail::open_plugin(const std::vector<fs::path>& folders, std::string& 
     const fs::path file = folder / kPluginFile;
     std::error_code ignored;
     if (!fs::exists(file, ignored)) continue;
-    // The library is never closed: it loads LibTorch's CUDA libraries, whose kernels stay registered.
+    // The library is never closed, because it loads LibTorch's CUDA libraries, whose kernels stay registered.
     void* const library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) {
       const char* const error = dlerror();

@@ -86,8 +86,8 @@ void require_threads(int count) {
                            " needed threads could be created: " + error.code().message(),
                        thread_account(), "raise the limit, end other programs, or use fewer threads (--device.threads=1)"});
   }
-  // Waits until the kernel has removed the joined threads. Before that they count towards the limit, and OpenMP's next thread
-  // could be refused.
+  // Waits until the kernel has removed the joined threads. Until then these threads count towards the limit, and OpenMP's next
+  // thread could be refused.
   constexpr int kTries = 2000;
   for (int i = 0; i < kTries && tasks() > before; ++i) std::this_thread::sleep_for(std::chrono::microseconds(500));
 }
@@ -126,7 +126,7 @@ void guard_address_space(int threads) {
 void stand_back_for_memory() {
   std::ofstream("/proc/self/oom_score_adj") << "1000";
   count_tensor_memory();
-  constexpr double kShare = 0.9;  // the rest is for the libraries' own allocations
+  constexpr double kShare = 0.9;  // the remaining tenth is for the libraries' own allocations
   const auto free = kShare * static_cast<double>(available_memory_bytes());
   limit_resident_memory(private_resident_bytes() + static_cast<std::uint64_t>(free));
 }

@@ -24,12 +24,12 @@ void require_threads(int count);
 // space.
 void guard_address_space(int threads);
 
-// Prepares a helper process that may die without harm to the run. If memory runs out, the system ends this process before
-// others. Tensors that would bring it above nine tenths of the present free memory throw c10::OutOfMemoryError. Call it before
-// the process makes tensors.
+// Prepares a helper process that may die without harm to the run. If memory runs out, the system ends the helper before other
+// processes. A tensor throws c10::OutOfMemoryError if it would bring the helper above nine tenths of the memory that is free
+// now. Call this before the helper makes tensors.
 void stand_back_for_memory();
 
-// Texts for messages. memory_account() gives the process's memory, its limits and the free memory; the other function gives the
+// Texts for messages: memory_account() gives the process's memory, its limits and the free memory; thread_account() gives the
 // limits on threads.
 [[nodiscard]] std::string memory_account();
 [[nodiscard]] std::string thread_account();

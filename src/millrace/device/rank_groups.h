@@ -13,7 +13,7 @@ class Store;
 
 namespace millrace::device {
 
-// The CUDA plugin provides it if it was built with NCCL. Thread-safe.
+// The CUDA plugin provides this object if it was built with NCCL. Thread-safe.
 class RankGroups {
  public:
   // A rank's position in a group, and the store through which it finds the other ranks.
@@ -26,8 +26,9 @@ class RankGroups {
   };
 
   virtual ~RankGroups() = default;
-  [[nodiscard]] virtual std::string name() const = 0;             // "nccl"
-  [[nodiscard]] virtual std::string library() const = 0;          // "NCCL 2.28.9": ranks with different versions can't connect
+  [[nodiscard]] virtual std::string name() const = 0;  // for example "nccl"
+  // The library's name and version, as in "NCCL 2.28.9"; ranks with different versions can't connect.
+  [[nodiscard]] virtual std::string library() const = 0;
   [[nodiscard]] virtual std::string identity(int gpu) const = 0;  // identity of a GPU, the same in each process of this machine
   // Connects the GPUs of all ranks. Collective. Work::wait() of the result makes the current stream wait, not the thread. If a
   // rank is lost, that stream may wait until the group's abort(), and later results are not valid sums. Throws the libraries'

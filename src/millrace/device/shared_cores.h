@@ -42,7 +42,7 @@ class SharedCores {
   };
 
   // Decides when waits should be short, from the cores that other programs used while this process's threads waited
-  // (Neighbours). It switches only after several measurements in a row agree, because a short disturbance is not worth a
+  // (Neighbours). The rule switches only after several measurements in a row agree, because a short disturbance is not worth a
   // switch. The number of cores does not matter, because each parallel loop waits for the one thread whose core another program
   // uses.
   class WaitRule {
@@ -53,7 +53,7 @@ class SharedCores {
 
    private:
     bool is_short_ = false;
-    int busy_ = 0, quiet_ = 0;  // measurements in a row that found other programs; measurements in a row that did not
+    int busy_ = 0, quiet_ = 0;  // numbers of successive measurements that found other programs, and that did not
   };
 
   SharedCores();

@@ -1,4 +1,4 @@
-// The ranks of a run as processes. They find each other through c10d's store. They add up tensors over Gloo, or over NCCL on
+// The ranks of a run as processes. The ranks find each other through c10d's store, and add up tensors over Gloo, or over NCCL on
 // GPUs.
 #pragma once
 
@@ -37,11 +37,11 @@ class Processes final : public Agreement {
   Processes& operator=(const Processes&) = delete;
 
   [[nodiscard]] Ranks ranks() const override;
-  // If ranks are lost, throws DistributedError. It names the lost ranks that the remaining ranks can identify.
+  // If ranks are lost, throws DistributedError, which names the lost ranks as far as the remaining ranks can identify them.
   [[nodiscard]] std::vector<Json> gather(Json mine) override;
   [[nodiscard]] Chosen<std::string> use_device(at::Device device, const std::string& wish) override;
-  // Implements use_device() with a given transport for the device's tensors. `groups` must outlive this object. It is null if
-  // there is no such transport, and `why_none` then says why.
+  // Implements use_device() with a given transport for the device's tensors. `groups` must outlive this object. `groups` is null
+  // if there is no such transport, and `why_none` then says why.
   [[nodiscard]] Chosen<std::string> use_groups(at::Device device, device::RankGroups* groups, const std::string& why_none,
                                                const std::string& wish);
   using Agreement::sum;

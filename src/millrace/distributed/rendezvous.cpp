@@ -38,8 +38,8 @@ class Variables {
   }
   [[nodiscard]] int number_or(const char* name, int otherwise) const { return has(name) ? number(name) : otherwise; }
 
-  // The name of the first of the two variables that is set. If neither variable is set, returns the first name, so that an
-  // error message can name it.
+  // Returns the name of the first of the two variables that is set. If neither variable is set, returns the first name, so that
+  // an error message can name it.
   [[nodiscard]] const char* first_of(const char* name, const char* other) const {
     return has(name) || !has(other) ? name : other;
   }
@@ -82,8 +82,8 @@ Rendezvous of_torchrun(const Environment& environment) {
   return result;
 }
 
-// The store's port. All ranks of a job must compute the same port without communication, and two jobs on a machine should get
-// different ports.
+// Returns the store's port. All ranks of a job must compute the same port without communication, and two jobs on a machine
+// should get different ports.
 int port_of(const std::string& job) {
   return kFirstPort + static_cast<int>(crc32c(std::as_bytes(std::span(job.data(), job.size()))) % kPorts);
 }

@@ -1,4 +1,4 @@
-// Finds where the processes of a run meet. The place comes from environment variables that their launcher has set.
+// Finds where the processes of a run meet, from environment variables that their launcher has set.
 #pragma once
 
 #include <functional>

@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::size_t kPage = 8192, kText = 1024, kPath = 4096;
 
-// A text that another process may read while it is written. The version is odd during a write.
+// A text that another process may read while this process writes it. The version is odd during a write.
 template <std::size_t size>
 class SharedText {
  public:

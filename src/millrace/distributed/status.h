@@ -1,5 +1,5 @@
-// The present activity of a rank, for the program that started it. It is kept in memory that both share, so that the program
-// can still read it when the rank is gone or hangs.
+// The present activity of a rank, for the program that started the rank. The activity is kept in memory that both processes
+// share, so that the program can still read it when the rank is gone or hangs.
 #pragma once
 
 #include <sys/types.h>
@@ -23,14 +23,14 @@ class StatusPages {
     std::string doing;       // "step 12, backward of generator"; see base/doing.h
     std::uint64_t beat = 0;  // changes when the rank makes progress
     bool is_done = false;    // true: the rank has finished its work and may leave
-    std::string run_folder;  // set by rank 0
+    std::string run_folder;  // the folder of the run; set by rank 0
   };
 
   explicit StatusPages(int ranks);
   ~StatusPages();
   StatusPages(const StatusPages&) = delete;
   StatusPages& operator=(const StatusPages&) = delete;
-  [[nodiscard]] int descriptor() const noexcept { return descriptor_; }  // stays open after exec
+  [[nodiscard]] int descriptor() const noexcept { return descriptor_; }  // the descriptor stays open after exec
   [[nodiscard]] Status read(int local_rank) const;
   void clear();  // call it before the ranks are restarted
 
@@ -40,7 +40,7 @@ class StatusPages {
   void* memory_ = nullptr;
 };
 
-// The rank's side: while this object exists, a thread writes the loop's present activity twenty times a second.
+// The rank's side: while this object exists, a thread writes the present activity of the training loop twenty times a second.
 class StatusWriter {
  public:
   // Calls have no effect if the variable is missing or the descriptor is not a launcher's.

@@ -20,8 +20,8 @@ namespace millrace::kernels {
 inline bool has_kernel(const at::Tensor& x) {
   return x.is_cpu() && x.layout() == at::kStrided && (x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16);
 }
-// True if x is on a device other than the CPU and that device has kernels of Millrace for x's type. Not every operation has such
-// a kernel.
+// True if x is on a device other than the CPU, and that device has kernels of Millrace for x's type. Even then some operations
+// have no kernel there.
 inline bool has_device_kernel(const at::Tensor& x) {
   const at::ScalarType type = x.scalar_type();
   return !x.is_cpu() && x.layout() == at::kStrided && (type == at::kFloat || type == at::kBFloat16 || type == at::kHalf) &&
@@ -33,8 +33,8 @@ inline detail::Type type_of(at::ScalarType type) {
 }
 inline detail::Type type_of(const at::Tensor& x) { return type_of(x.scalar_type()); }
 
-// The parts as one tensor, if they are adjacent in memory as slices of one tensor along dimension 0; otherwise an undefined
-// tensor.
+// Returns `parts` as one tensor if they are adjacent in memory like slices of one tensor along dimension 0. Otherwise returns an
+// undefined tensor.
 inline at::Tensor block_of(at::TensorList parts) {
   std::vector<std::int64_t> sizes = parts.front().sizes().vec();
   sizes[0] = 0;
@@ -47,22 +47,24 @@ inline at::Tensor block_of(at::TensorList parts) {
   return parts.front().as_strided(sizes, parts.front().strides(), parts.front().storage_offset());
 }
 
-// Returns x contiguous. On a device its memory also begins at a multiple of kPieceBytes, which a thread reads or writes at once.
+// Returns x contiguous. On a device, the memory of the result also begins at a multiple of kPieceBytes, the number of bytes that
+// a thread reads or writes at once.
 inline at::Tensor for_kernel(const at::Tensor& x) {
   const at::Tensor packed = x.contiguous();
   const bool fits = x.is_cpu() || reinterpret_cast<std::uintptr_t>(packed.const_data_ptr()) % kPieceBytes == 0;
   return fits ? packed : packed.clone();
 }
 
-// The number of rows of x (rows, columns) that take at most this many bytes. It is a multiple of 64, so that each part of the
-// rows begins with a whole group of a dropout.
+// Returns how many rows of x (rows, columns) fit into `bytes` bytes: a multiple of 64, and at least 64. So each part of the rows
+// begins with a whole group of a dropout (detail/dropout_map.h).
 inline std::int64_t rows_within(std::int64_t bytes, const at::Tensor& x) {
   constexpr std::int64_t kStep = 64;
   const std::int64_t row_bytes = x.size(1) * x.element_size();
   return row_bytes == 0 ? x.size(0) : std::max(kStep, bytes / row_bytes / kStep * kStep);
 }
 
-// The layout of x, if it is one of the two that kernels of volumes support. All other tensors must be made contiguous.
+// Returns channels-last if x is a channels-last volume, else contiguous. Kernels of volumes support these two layouts; the
+// caller makes any other tensor contiguous.
 inline at::MemoryFormat layout_of(const at::Tensor& x) {
   const bool last = x.dim() == 5 && !x.is_contiguous() && x.is_contiguous(at::MemoryFormat::ChannelsLast3d);
   return last ? at::MemoryFormat::ChannelsLast3d : at::MemoryFormat::Contiguous;

@@ -61,7 +61,7 @@ detail::Attention arguments(const Heads& in, const at::Tensor& out, const at::Te
           .keep = {}};
 }
 
-// Runs the kernel. If there are angles, queries and keys are rotated before it, and their gradients after it.
+// Runs the kernel. If there are angles, queries and keys are rotated before the kernel runs, and their gradients afterwards.
 void run(const detail::Attention& args, bool backward, const Form& form, const Dropout& site) {
   const detail::Table& table = detail::table();
   const std::size_t bytes = table.attention_scratch(args, backward);

@@ -9,8 +9,8 @@
 namespace millrace::kernels {
 
 void changes_in_place(const at::Tensor& x) {
-  // All parts of a larger tensor share a version, and the other parts do not change. From a view whose version rose autograd
-  // makes new history, which would leave out the operation that made the view.
+  // Does nothing for a part of a larger tensor: all parts share a version, but the other parts do not change. Does nothing for a
+  // view either: if its version rises, autograd makes a new history for it, without the operation that made the view.
   if (!x.is_view() && x.storage().nbytes() == x.nbytes()) x.unsafeGetTensorImpl()->bump_version();
 }
 

@@ -5,8 +5,8 @@
 
 namespace millrace::kernels {
 
-// Call this before a kernel overwrites x. Autograd then refuses a backward pass that kept x, instead of computing with other
-// numbers. Does nothing for a view or a part of a larger tensor.
+// Call this before a kernel overwrites x. If a backward pass needs the old values of x, autograd then refuses that pass instead
+// of computing with the new values. Does nothing for a view or a part of a larger tensor.
 void changes_in_place(const at::Tensor& x);
 
 // Call this first in a backward pass whose gradients have no graph. Throws RecipeError if the caller wants to differentiate the

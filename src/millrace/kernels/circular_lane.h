@@ -22,8 +22,8 @@ struct PaddedVolume {
   return i < 0 ? i + size : i >= size ? i - size : i;
 }
 
-// Position i of a side of `size` appears times_shown() times in the padded volume: once as itself, and once more beyond each edge
-// that it touches (both edges if size is 1). shown_at() returns the padded position number `number` of these.
+// Position i of a side of `size` appears times_shown() times in the padded volume: once as itself, and once more beyond each
+// edge at which it lies (both edges if size is 1). shown_at() returns the padded position of appearance `number`.
 [[nodiscard]] C10_HOST_DEVICE inline int times_shown(std::int64_t i, std::int64_t size) {
   return 1 + (i == 0 ? 1 : 0) + (i == size - 1 ? 1 : 0);
 }
@@ -50,7 +50,8 @@ struct PixelPiece {
 };
 [[nodiscard]] C10_HOST_DEVICE inline PixelPiece piece_of(std::int64_t i, std::int64_t pieces, int elements, std::int64_t depth,
                                                          std::int64_t height, std::int64_t width) {
-  // Divides 32-bit numbers, which takes a fraction of the time of 64-bit ones. Launches with more threads are split.
+  // Divides 32-bit numbers, which takes a fraction of the time of 64-bit divisions. A launch with too many threads for 32 bits
+  // is split.
   auto rest = static_cast<std::uint32_t>(i);
   const auto next = [&rest](std::int64_t size) {
     const auto by = static_cast<std::uint32_t>(size), digit = rest % by;

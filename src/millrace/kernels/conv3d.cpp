@@ -22,7 +22,8 @@ namespace {
 constexpr auto kLast = at::MemoryFormat::ChannelsLast3d;
 constexpr std::int64_t kBand = 8;  // rows of a band: for each row of the result 1.25 rows of each plane are copied
 constexpr std::int64_t kCopiedWords =
-    1 << 18;  // bytes of a band; a very wide volume gets fewer rows, so that the band stays in the second-level cache
+    // Numbers that a band copies. A band of a very wide volume has fewer rows, so that the band stays in the level 2 cache.
+    1 << 18;
 
 std::int64_t round_up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
 

@@ -23,8 +23,8 @@ constexpr std::int64_t kTogetherBytes = std::int64_t{1}  // bytes of volumes tha
 std::int64_t of_depth(at::IntArrayRef values) { return values[0]; }
 Sizes in_plane(at::IntArrayRef values) { return values.size() == 1 ? Sizes{values[0], values[0]} : Sizes{values[1], values[2]}; }
 
-// x as (N, D, H, W, C), a view if x is channels-last. The copy transposes matrices, because LibTorch transposes a matrix in
-// blocks but a volume element by element.
+// Returns x as (N, D, H, W, C): a view if x is channels-last, else a copy. Each sample is copied as a transposed matrix, because
+// LibTorch transposes a matrix in blocks but a volume element by element.
 at::Tensor channels_behind(const at::Tensor& x) {
   if (x.is_contiguous(at::MemoryFormat::ChannelsLast3d)) return x.permute({0, 2, 3, 4, 1});
   const std::int64_t samples = x.size(0), channels = x.size(1), places = x.size(2) * x.size(3) * x.size(4);
@@ -120,15 +120,15 @@ ConvolutionWeights weights_by_planes(const at::Tensor& x, const at::Tensor& grad
   if (!wants_weight) return sums;
   Sum sum(weight, how, gradient.size(1));
   if (!is_empty) {
-    // Each call gets one sample, because without AVX-512 oneDNN has no bf16. LibTorch's own loop unrolls all samples of a call
-    // and rounds the sum after each sample.
+    // Each call gets one sample, because without AVX-512 oneDNN has no bf16 convolution. LibTorch then uses its own loop, which
+    // unrolls all samples of a call and rounds the sum after each sample.
     const bool one_by_one = instructions() < InstructionSet::avx512;
     const std::int64_t samples = x.size(0);
-    // Uses the bytes of bf16, so that a census in fp32 sees the same calls.
+    // Counts bf16's bytes for fp32 too, so that a census of an fp32 step sees the calls of a bf16 step.
     const std::int64_t bytes = (x.numel() + gradient.numel()) / samples * kBytesOfBf16;
     const std::int64_t fit = one_by_one ? 1 : kTogetherBytes / std::max<std::int64_t>(1, bytes);
     const std::int64_t together = std::clamp<std::int64_t>(fit, 1, samples);
-    // The sum of both depths is large enough for all planes.
+    // No more planes than this can meet, so one call gets all of them.
     const std::int64_t at_a_time = one_by_one ? 1 : x.size(kDepth) + gradient.size(kDepth);
     for (std::int64_t i = 0; i < samples; i += together) {
       const std::int64_t count = std::min(together, samples - i);

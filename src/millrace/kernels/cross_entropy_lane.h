@@ -18,7 +18,7 @@ struct ExpSum {
 
   C10_HOST_DEVICE void add(float x) {
     if (x <= largest) {
-      if (x > -INFINITY) sum += ::expf(x - largest);  // `largest` may be -inf too, and then x - largest is NaN
+      if (x > -INFINITY) sum += ::expf(x - largest);  // if x is -inf, `largest` may be -inf too, and x - largest would be NaN
     } else {
       sum = sum * ::expf(largest - x) + 1.0F;
       largest = x;
@@ -48,7 +48,8 @@ template <class X>
   return log_sum - static_cast<float>(logits[target]);
 }
 
-// The gradients of a row's loss with respect to its logits. They are 0 for a row that does not count, whatever its logits are.
+// The gradients of a row's loss with respect to its logits. The gradients are 0 for a row that does not count, whatever its
+// logits are.
 class LogitGradient {
  public:
   C10_HOST_DEVICE LogitGradient(const CrossEntropy& args, std::int64_t row)

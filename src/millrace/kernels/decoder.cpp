@@ -60,8 +60,8 @@ struct RmsRowsFunction : torch::autograd::Function<RmsRowsFunction> {
                                .epsilon = static_cast<float>(epsilon)};
     const detail::Table& table = detail::table();
     parallel(rows, [&](std::int64_t begin, std::int64_t end) { table.rms_rows_forward(args, begin, end); });
-    // Saves y instead of the sum if x * rate can be computed back from it: the next product keeps y in any case, and in 16 bits
-    // it is smaller.
+    // Saves y instead of the sum if x * rate can be computed back from y. The next product keeps y in any case, and in 16 bits y
+    // is smaller than the sum.
     const bool keeps_y = has_inverse(scale);
     context->save_for_backward({keeps_y ? at::Tensor() : sum, keeps_y ? y : at::Tensor(), rates, scale});
     context->saved_data["x_type"] = static_cast<std::int64_t>(x.scalar_type());
@@ -81,7 +81,7 @@ struct RmsRowsFunction : torch::autograd::Function<RmsRowsFunction> {
     const at::Tensor y_gradient = contiguous(gradients.back());
     const at::Tensor &x = saved[0], &y = saved[1], &rates = saved[2], &weight = saved[3];
     const auto x_type = static_cast<at::ScalarType>(context->saved_data["x_type"].toInt());
-    if (!y_gradient.defined()) {  // only the sum was used
+    if (!y_gradient.defined()) {  // no operation used y, only the sum
       const bool branch_reads = has_branch && sum_gradient.defined();
       return {sum_gradient, branch_reads ? sum_gradient.to(type) : at::Tensor(), {}, {}, {}};
     }
@@ -125,18 +125,18 @@ struct RmsRowsFunction : torch::autograd::Function<RmsRowsFunction> {
   }
 
  private:
-  // True for the result of another norm of this kind, which that norm may keep for its backward pass.
+  // True if x is the result of another norm of this kind. That norm may have saved x for its backward pass.
   static bool is_kept_result(const at::Tensor& x) {
     return dynamic_cast<const torch::autograd::CppNode<RmsRowsFunction>*>(x.grad_fn().get()) != nullptr;
   }
 };
 
-// True if a gradient may overwrite the input, because no other backward pass will read it.
+// True if a gradient may overwrite the saved input, because no other backward pass will read it.
 bool overwrites(AutogradContext* context) {
   return context->saved_data["overwrites"].toBool() && !torch::autograd::get_current_graph_task_keep_graph();
 }
 
-// The memory of x, which its gradient overwrites.
+// Returns the memory of x, because x's gradient overwrites it.
 at::Tensor given_up(const at::Tensor& x) {
   changes_in_place(x);
   return x.detach();
@@ -173,7 +173,7 @@ struct SwigluFunction : torch::autograd::Function<SwigluFunction> {
   }
 };
 
-// Bytes of swiglu's result that are in memory at a time. Each part costs a call of the library.
+// Bytes of swiglu's result that are in memory at a time. Each part of this size costs a call of the library.
 constexpr std::int64_t kSwigluBytes = std::int64_t{1536} << 10U;
 
 struct SwigluLinearFunction : torch::autograd::Function<SwigluLinearFunction> {
@@ -226,7 +226,7 @@ detail::HeadView view_of(const at::Tensor& x, std::int64_t part, std::int64_t he
 struct OneQueryFunction : torch::autograd::Function<OneQueryFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& q, const at::Tensor& kv, const at::Tensor& positions,
                             const at::Tensor& cos, const at::Tensor& sin, std::int64_t heads) {
-    // The query is small, so it is copied: a norm of queries may have kept it.
+    // Rotates a copy of the query, because a norm of queries may have saved the query itself. The query is small.
     const at::Tensor query = q.clone(at::MemoryFormat::Contiguous), keys = kv.contiguous(), where = positions.contiguous();
     if (keys.is_same(kv)) changes_in_place(keys);
     at::Tensor out = at::empty(query.sizes(), query.options());

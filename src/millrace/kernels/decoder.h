@@ -1,5 +1,5 @@
-// Parts of LLaMA-like decoders, each as one pass forward and one backward, for fp32 or bf16 on the CPU; they compute in fp32. For
-// other tensors the caller uses ATen's operations (nn/decoder.h). All are differentiable once.
+// Parts of LLaMA-like decoders, each as one pass forward and one backward, for fp32 or bf16 on the CPU. The arithmetic is in
+// fp32. For other tensors the caller uses ATen's operations (nn/decoder.h). All are differentiable once.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -23,12 +23,12 @@ at::Tensor rms_rows(const at::Tensor& x, const at::Tensor& weight, double epsilo
 std::pair<at::Tensor, at::Tensor> add_rms_rows(const at::Tensor& branch, const at::Tensor& residual, const at::Tensor& weight,
                                                double epsilon);
 
-// silu(gate) * up. `packed` (..., 2 f) holds gate and up side by side, the gate first; the result is (..., f). The last backward
-// pass overwrites `packed` unless it is a leaf: no other code may read it then.
+// silu(gate) * up. `packed` (..., 2 f) holds gate and up side by side, the gate first; the result is (..., f). Unless `packed`
+// is a leaf, the last backward pass overwrites `packed`, so no other code may read it after that pass.
 at::Tensor swiglu(const at::Tensor& packed);
 // swiglu(packed) times the transposed weight (out, f), which has packed's type and needs no gradient; the result is (..., out).
-// The result of swiglu is in memory only for some rows at a time, forward and backward. All else is as in swiglu() and
-// forward_product() (product.h).
+// Forward and backward compute the result of swiglu for some rows at a time, so that result is never in memory as a whole. For
+// the rest see swiglu() and forward_product() (product.h).
 at::Tensor swiglu_linear(const at::Tensor& packed, const at::Tensor& weight);
 
 // Causal attention of qkv (B, T, 3 H D) with rotary positions; the result is (B, T, H D). Queries and keys are rotated by angles
@@ -36,8 +36,8 @@ at::Tensor swiglu_linear(const at::Tensor& packed, const at::Tensor& weight);
 // is rotated in place: no other code may read it afterwards.
 at::Tensor rotary_attention_packed(const at::Tensor& qkv, const at::Tensor& cos, const at::Tensor& sin, std::int64_t heads);
 // The same attention for a single query of each row: q (B, 1, H D) at `positions` (B, int64), with keys and values kv (B, T, 2 H
-// D). Keys after a query's position are masked. The result is (B, 1, H D). q and kv are rotated in place, and the last backward
-// pass overwrites kv unless it is a leaf.
+// D). Keys after a query's position are masked. The result is (B, 1, H D). A contiguous kv is rotated in place, and the last
+// backward pass overwrites kv unless it is a leaf, so no other code may read kv afterwards.
 at::Tensor rotary_attention_at(const at::Tensor& q, const at::Tensor& kv, const at::Tensor& positions, const at::Tensor& cos,
                                const at::Tensor& sin, std::int64_t heads);
 

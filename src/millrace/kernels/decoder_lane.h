@@ -15,9 +15,9 @@ namespace millrace::kernels {
 // RMS norm of rows of `width` elements: y = sum * rate * weight, where sum = x + branch, or x without a branch. Backward, if
 // y_gradient is set: writes the gradient of x, which is also the branch's.
 struct DeviceRms {
-  const void* x;       // in the backward pass: the sum
-  const void* branch;  // type of y; may be null
-  void* sum;           // type of x; null without a branch
+  const void* x;       // in the backward pass, x is the sum
+  const void* branch;  // has y's type; may be null
+  void* sum;           // has x's type; null if there is no branch
   void* y;
   const void* y_gradient;    // null in the forward pass
   const void* sum_gradient;  // may be null
@@ -30,7 +30,8 @@ struct DeviceRms {
   float epsilon;
 };
 
-// out = silu(a) * b for rows (a, b), where a and b are each `width` wide. Backward: out = the gradients of a and b, side by side.
+// out = silu(a) * b for rows (a, b), where a and b are each `width` wide. In the backward pass, out holds the gradients of a and
+// b side by side.
 struct DeviceSwiglu {
   const void* x;
   const void* gradient;  // null in the forward pass
@@ -39,7 +40,7 @@ struct DeviceSwiglu {
   std::int64_t rows, width;
 };
 
-// Turns heads (batch, rows, heads, 2 half) by the angles of their rows, or back. `out` may be x.
+// Rotates heads (batch, rows, heads, 2 half) by the angles of their rows, or in the opposite direction. `out` may be x.
 struct DeviceTurn {
   const void* x;
   void* out;
@@ -69,13 +70,13 @@ C10_HOST_DEVICE inline void put_four(T* data, std::int64_t i, const float* value
   reinterpret_cast<FourOf<T>*>(data)[i] = four;
 }
 
-// The part of a DeviceRms row that one of a warp's 32 lanes handles.
+// The elements of a DeviceRms row that one of a warp's 32 lanes handles.
 template <class X, class Y>
 class RmsLane {
  public:
   C10_HOST_DEVICE RmsLane(const DeviceRms& args, std::int64_t row, int lane) : a_(args), begin_(row * args.width), lane_(lane) {}
 
-  // The lane's part of the sum of squares. If there is a branch, also writes x + branch.
+  // Returns the lane's share of the row's sum of squares. If there is a branch, also writes x + branch.
   [[nodiscard]] C10_HOST_DEVICE float squares() const {
     float total = 0;
     for (std::int64_t i = lane_; i < a_.width / 4; i += 32) {
@@ -103,7 +104,7 @@ class RmsLane {
     }
   }
 
-  // The lane's part of the sum of normed values times their gradients.
+  // Returns the lane's share of the row's sum of normed values, each times its gradient.
   [[nodiscard]] C10_HOST_DEVICE float products(float rate) const {
     float total = 0;
     each_gradient(rate, [&](std::int64_t, const float* normed, const float* gradient) {
@@ -112,7 +113,7 @@ class RmsLane {
     return total;
   }
 
-  // Writes the lane's gradients. `product` is the mean over the row of normed values times their gradients.
+  // Writes the lane's gradients. `product` is the row's mean of normed values, each times its gradient.
   C10_HOST_DEVICE void write_gradient(float rate, float product) const {
     each_gradient(rate, [&](std::int64_t i, const float* normed, const float* gradient) {
       float dx[4];

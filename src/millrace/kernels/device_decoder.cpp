@@ -61,7 +61,7 @@ struct DeviceRmsFunction : torch::autograd::Function<DeviceRmsFunction> {
     const auto type = static_cast<at::ScalarType>(context->saved_data["type"].toInt());
     const auto given = [](const at::Tensor& x) { return x.defined() ? for_kernel(x) : x; };
     const at::Tensor sum_gradient = has_branch ? given(gradients[0]) : at::Tensor(), y_gradient = given(gradients.back());
-    if (!y_gradient.defined()) {  // only the sum was used
+    if (!y_gradient.defined()) {  // no operation used y, only the sum
       const bool branch_reads = has_branch && sum_gradient.defined();
       return {sum_gradient, branch_reads ? sum_gradient.to(type) : at::Tensor(), {}, {}, {}};
     }

@@ -18,8 +18,8 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr std::int64_t kBlocks = 1024;        // most blocks in the first pass
-constexpr std::int64_t kOfBlock = 1 << 13U;   // least number of elements for a block
+constexpr std::int64_t kBlocks = 1024;        // the most blocks in the first pass
+constexpr std::int64_t kOfBlock = 1 << 13U;   // the least number of elements for a block
 constexpr std::int64_t kMostChannels = 256;   // channels last: a block has a thread for each channel
 constexpr std::int64_t kMostSamples = 65535;  // limit of a launch's second dimension
 
@@ -120,7 +120,7 @@ bool has_device_group_norm(const at::Tensor& x, const at::Tensor& weight, const 
 
 DeviceNormed device_group_norm(const at::Tensor& x, const at::Tensor& before, const at::Tensor& weight, const at::Tensor& bias,
                                const GroupNormOptions& options) {
-  // nn::branched_group_norm() comes here without the checks of group_norm().
+  // Checked here because nn::branched_group_norm() calls this function without the checks of group_norm().
   MR_CHECK(options.groups > 0 && x.size(1) % options.groups == 0,
            "device_group_norm takes (N, C, ...) and a number of groups that divides C");
   const auto fits = [&](const at::Tensor& one) { return !one.defined() || one.numel() == x.size(1); };

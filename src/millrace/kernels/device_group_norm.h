@@ -12,8 +12,9 @@ namespace millrace::kernels {
 
 struct DeviceNormed {
   at::Tensor y;
-  at::Tensor x;  // x itself, for other operations that read it; the norm's last pass adds their gradient to its own gradient of
-                 // x
+  // x itself, for other operations that read x; the norm's last pass adds the gradient of these operations to its own gradient
+  // of x.
+  at::Tensor x;
 };
 // group_norm() of x + before on such a device. `before` (C), fp32, is a bias that x lacks, or undefined. No separate pass adds
 // it, and its gradient comes from sums that the norm computes in any case. Forward: one pass over x for the statistics and one

@@ -22,7 +22,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// The parts one after the other along dimension 0, in this type.
+// Returns the parts in this type, one after the other along dimension 0.
 at::Tensor gathered(at::TensorList parts, at::ScalarType type) {
   if (const at::Tensor block = block_of(parts); block.defined()) return block.to(type);
   std::vector<std::int64_t> sizes = parts.front().sizes().vec();
@@ -60,7 +60,8 @@ void each_adapter(const std::vector<std::int64_t>& outs, const std::vector<std::
   }
 }
 
-// scale * B of each adapter where its outputs cross its columns of the narrow product, and zero elsewhere.
+// Returns a matrix for all adapters: scale * B of an adapter stands in the rows of the adapter's outputs and the columns of its
+// narrow product. The rest is zero.
 at::Tensor spread_out(const FrozenPart& frozen, at::TensorList adapters, at::ScalarType type) {
   std::int64_t columns = 0;
   for (const std::int64_t rank : frozen.ranks) columns += rank;
@@ -72,7 +73,7 @@ at::Tensor spread_out(const FrozenPart& frozen, at::TensorList adapters, at::Sca
   return all;
 }
 
-// dropout(x), added to `sum` in place if that is defined.
+// Returns dropout(x). If `sum` is defined, adds dropout(x) to `sum` in place instead.
 at::Tensor device_dropped(const at::Tensor& x, const at::Tensor& sum, const Dropout& site) {
   at::Tensor out = sum.defined() ? sum : at::empty_like(x);
   run_dropout({.x = x.const_data_ptr(),
@@ -120,7 +121,8 @@ struct DeviceLora : torch::autograd::Function<DeviceLora> {
     const at::Tensor dy = gradients[0].reshape({-1, gradients[0].size(-1)});
     const at::Tensor& weight = saved[0];
     const auto adapters = 2 * std::count_if(ranks.begin(), ranks.end(), [](std::int64_t rank) { return rank > 0; });
-    variable_list result(static_cast<std::size_t>(adapters) + 2);  // also for the frozen part
+    // Two more: for x and for the frozen part, which gets no gradient.
+    variable_list result(static_cast<std::size_t>(adapters) + 2);
     at::Tensor dx = context->needs_input_grad(0) ? at::mm(dy, weight) : at::Tensor();
     if (adapters > 0) {
       const at::Tensor &a = saved[1], &b = saved[2], &input = saved[3], &narrow = saved[4];

@@ -15,8 +15,8 @@
 
 namespace millrace::kernels {
 
-// One part of the channels in circular_pad(). Forward: copies the plain volume into the padded one. Backward: adds the padded
-// volume's gradient into the plain one's.
+// One part of the channels in circular_pad(). Forward: copies the plain volume into the padded volume. Backward: adds the
+// gradient of the padded volume to the gradient of the plain volume.
 struct CircularPad {
   const void* in;
   void* out;
@@ -28,17 +28,17 @@ struct CircularPad {
 enum class Pointwise : std::uint8_t { smooth_leaky, quick_gelu };
 
 // Only plain structs cross to the plugin. Launches go to the current stream of device `index`. Tensors are contiguous and have
-// one of the types of detail::Type. `recorded`: key and first number of the site, in the device's memory, where the kernel of a
-// recorded step reads them when it runs; null: the kernel uses those of `keep`.
+// one of the types of detail::Type. `recorded` points to the site's key and first number in the device's memory. The kernel of a
+// recorded step reads both when it runs. If `recorded` is null, the kernel uses the values of `keep`.
 struct DeviceTable {
   using Site = const detail::RecordedSite*;
-  // Handles a tensor, or a run of it (detail/dropout_layout.h).
+  // Handles a whole tensor, or one run of a tensor (detail/dropout_layout.h).
   void (*dropout)(const detail::DropoutArgs&, Site recorded, c10::DeviceIndex index);
   void (*gelu)(const detail::GeluArgs&, Site recorded, c10::DeviceIndex index);
   // For rows whose width passes norm_width_fits(). The number of a row's first element in the site's stream must be a multiple of
   // 128.
   void (*norm_forward)(const detail::NormForward&, std::int64_t rows, Site recorded, c10::DeviceIndex index);
-  // `partial` (2, blocks, width), f32: each block's part of the gradients of weight and bias. The kernel writes all of it.
+  // `partial` (2, blocks, width), f32: each block's summand of the gradients of weight and bias. The kernel writes all of it.
   void (*norm_backward)(const detail::NormBackward&, std::int64_t rows, std::int64_t blocks, Site recorded, float* partial,
                         c10::DeviceIndex index);
   // `losses`: the loss of each row; 0 for a row that does not count, NaN for a target that is not a class.

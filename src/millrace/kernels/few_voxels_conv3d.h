@@ -1,4 +1,5 @@
-// A 3-D convolution whose result has few voxels and many channels. Most of its time goes into reading and writing weights.
+// A 3-D convolution whose result has few voxels and many channels. Such a convolution spends most of its time on reading and
+// writing weights.
 #pragma once
 
 #include <ATen/core/Tensor.h>

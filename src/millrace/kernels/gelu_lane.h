@@ -29,8 +29,8 @@ namespace millrace::kernels::detail {
 #endif
 }
 
-// The normal distribution function and its density. The error function uses Abramowitz and Stegun 7.1.26 (error 1.5e-7), as on
-// the CPU, because it shares its exponential with the density.
+// The normal distribution function and its density. The error function uses formula 7.1.26 of Abramowitz and Stegun (error
+// 1.5e-7), as on the CPU, because that formula needs the same exponential as the density.
 struct Gauss {
   float cdf, pdf;
 };

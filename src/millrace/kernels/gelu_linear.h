@@ -1,4 +1,4 @@
-// A linear layer applied to GELU's output; the output is recomputed instead of kept.
+// A linear layer applied to GELU's output. The output is not kept for the backward pass, but computed again.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,7 +7,7 @@
 
 namespace millrace::kernels {
 
-// Differentiable. The kind `quick` is differentiable only once, because it uses a kernel of Millrace.
+// Differentiable. But `quick` is differentiable only once, because a kernel of Millrace computes it.
 at::Tensor gelu(const at::Tensor& x, Gelu kind);
 
 // linear() (kernels.h) of gelu(x, kind). x (..., in) is fp32 or bf16 on the CPU. weight (out, in) and bias (out) are fp32 leaves;

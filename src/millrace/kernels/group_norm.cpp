@@ -34,8 +34,8 @@ using torch::autograd::variable_list;
 // Threads share the work by segments. Segments depend on sizes only, so that a sum has the same bits for any number of threads.
 // contiguous: positions of one channel in a segment, which then stays in the first cache
 constexpr std::int64_t kChannelSegment = 4096;
-// Channels last: a sample has kVolumeSegments segments. It has fewer if they would be too small for a thread, and more if they
-// would not stay in the second cache.
+// Channels last: a sample has kVolumeSegments segments, but fewer if segments would be too small for a thread, and more if
+// segments would not stay in the second cache.
 constexpr std::int64_t kVolumeSegments = 32;
 constexpr std::int64_t kFewestElements = 1 << 13U;
 constexpr std::int64_t kMostElements = 1 << 16U;
@@ -98,8 +98,8 @@ class Norm {
     return out;
   }
 
-  // The gradient of x. The gradients of weight and bias are added to `of_weight` and `of_bias`, one number for each channel and
-  // sample. `may_overwrite`: the result may overwrite `gradient`.
+  // Returns the gradient of x. Adds the gradients of weight and bias to `of_weight` and `of_bias`, one number for each channel
+  // and sample. `may_overwrite`: the result may overwrite `gradient`.
   at::Tensor backward(const at::Tensor& x, const at::Tensor& gradient, bool may_overwrite, const at::Tensor& statistics,
                       const float* weight, const float* bias, double* of_weight, double* of_bias) {
     at::Tensor out = may_overwrite ? gradient : at::empty_like(x);
@@ -335,7 +335,7 @@ struct GroupNormConvolutionFunction : torch::autograd::Function<GroupNormConvolu
     const at::Tensor &x = tensors[0], &weight = tensors[4], &bias = tensors[5];
     const at::Tensor cast = weight.to(x.scalar_type());
     variable_list result(7);
-    // Computed first: only these gradients need the norm's result.
+    // These gradients are computed first, because only they need the norm's result.
     if (context->needs_input_grad(3) || context->needs_input_grad(4)) {
       const at::Tensor normed = tensors.size() > kNormed
                                     ? tensors[kNormed]

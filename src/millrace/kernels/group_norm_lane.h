@@ -19,7 +19,7 @@ struct DeviceGroupNorm {
   const float* before;         // (channels); may be null
   const float *weight, *bias;  // (channels); may be null
   float* statistics;           // statistics_floats() floats; written in the forward pass, read in the backward pass
-  float* scratch;              // scratch_floats() floats
+  float* scratch;              // scratch memory of scratch_floats() floats
   float* sums;                 // backward: sums_floats() floats, each sample's part of the gradients of weight, bias and `before`
   detail::Type type;
   std::int64_t samples, channels, groups, positions, splits;
@@ -91,19 +91,20 @@ struct Moments {
   return sample * a.channels * a.positions;
 }
 
-// The first element of each channel. It is subtracted before squares are added, so that they lose no digits if the mean is large.
+// The first element of each channel. A thread subtracts it before it adds squares, so that the sums lose no digits if the mean
+// is large.
 template <class X>
 [[nodiscard]] C10_HOST_DEVICE float origin_of(const DeviceGroupNorm& a, std::int64_t sample, std::int64_t channel) {
   const X* const x = static_cast<const X*>(a.x) + elements_of(a, sample);
   return static_cast<float>(x[a.channels_last ? channel : channel * a.positions]);
 }
 
-// The mean of a group as its channel sees it in x, which lacks `before`.
+// The mean of a group minus the channel's `before`. (The norm is that of x + before, but x lacks `before`.)
 [[nodiscard]] C10_HOST_DEVICE inline float mean_in_x(const DeviceGroupNorm& a, std::int64_t channel, float mean) {
   return a.before == nullptr ? mean : mean - a.before[channel];
 }
 
-// A channel's values that a thread uses while it adds. n is the normed value, h the input of act.
+// The values of a channel that add() needs. n is the normed value, h the input of act.
 struct Known {
   float origin = 0;            // forward pass
   float scale = 0, shift = 0;  // backward pass: h = x * scale + shift
@@ -163,7 +164,7 @@ C10_HOST_DEVICE inline void add(const DeviceGroupNorm& a, const Known& known, fl
   return n.scale * sum + positions * (n.factor * distance - rate * gradient);
 }
 
-// An element of the result; backward: of the gradient of x.
+// Returns an element of the result; in the backward pass, of the gradient of x.
 [[nodiscard]] C10_HOST_DEVICE inline float result_of(const ChannelNumbers& n, const GroupNormAct& act, float x, float gradient,
                                                      bool backward) {
   const float h = x * n.scale + n.shift;

@@ -1,7 +1,7 @@
 // Fused CPU kernels for operations that ATen computes serially or in many passes: dropout, attention with dropout, residual +
-// norm, GELU, cross-entropy. All are differentiable and support fp32 and bf16 and any shape. AVX2 and AVX-512 paths are chosen at
-// run time; there is also a portable path. Random bits come from Philox with the given key, so that forward and backward agree
-// and every path draws the same bits.
+// norm, GELU, cross-entropy. All are differentiable and support fp32 and bf16 and any shape. AVX2 and AVX-512 paths are chosen
+// at run time; there is also a portable path. Random bits come from Philox with the given key, so that forward and backward pass
+// agree and every path draws the same bits.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,26 +17,27 @@
 
 namespace millrace::kernels {
 
-// Defines which elements a site keeps. Element i (row-major index, counted from `first`) is kept if the i-th 16-bit word of the
-// Philox stream is >= round(p * 65536). Block b of the stream is philox4x32({b, b >> 32, 0, 0}, key). detail/dropout_map.h
-// specifies the order of the 8 words of 16 consecutive blocks within 128 elements. Kept elements are scaled by 1 / (1 - p).
+// Defines which elements dropout keeps at a site (one call of a layer that draws random numbers, core/random.h). Element i
+// (row-major index, counted from `first`) is kept if the i-th 16-bit word of the Philox stream is >= round(p * 65536). Block b
+// of the stream is philox4x32({b, b >> 32, 0, 0}, key). detail/dropout_map.h specifies the order of the 8 words of 16
+// consecutive blocks within 128 elements. Kept elements are scaled by 1 / (1 - p).
 struct Dropout {
   double p = 0.0;         // 0 = off (no numbers drawn)
   std::uint64_t key = 0;  // the site's key; see core/random.h
   // Number of the tensor's first element in the site's stream, not negative. A tensor with rows n, n + 1, ... of a larger tensor
   // drops the same elements as the larger tensor.
   std::int64_t first = 0;
-  // The elements' numbers in the stream, as runs; empty if all numbers are consecutive. For a tensor that has some rows of a
-  // larger tensor, in any order. A run covers whole rows (of an attention's weights: whole heads).
+  // The elements' numbers in the stream, as runs; empty if all numbers are consecutive. Runs are for a tensor that holds some
+  // rows of a larger tensor, in any order. A run covers whole rows (of an attention's weights: whole heads).
   std::vector<IndexRun> runs = {};
-  // In a step that a device records: address of a detail::RecordedSite on the device for each run, from which kernels take key
-  // and first number when they run. Null otherwise.
+  // In a step that a device records: the address on the device of a detail::RecordedSite for each run. Kernels read key and
+  // first number there when they run. Null in other steps.
   const void* on_device = nullptr;
 };
 
-// The set of kernels that this process uses: "amx", "avx512_bf16", "avx512", "avx2" or "portable". It is the best set that the
-// CPU has and MILLRACE_CPU permits (system/instructions.h). In "amx" only attention uses the tiles; other bf16 products use
-// LibTorch's implementation if a trial finds it faster.
+// The set of kernels that this process uses: "amx", "avx512_bf16", "avx512", "avx2" or "portable". This is the best set that the
+// CPU has and MILLRACE_CPU permits (system/instructions.h). In "amx" only attention uses the tiles of the matrix unit; other
+// bf16 products use LibTorch's implementation if a trial finds it faster.
 [[nodiscard]] std::string_view instruction_set() noexcept;
 
 // dropout(x), or residual + dropout(x). The result has the residual's dtype if there is a residual (autocast keeps residuals
@@ -51,7 +52,7 @@ at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::
                             std::optional<double> scale = {});
 
 // causal_attention() of queries, keys and values that stand side by side in one tensor (B, T, 3 H D), as linear_packed() returns
-// them. Their gradients also form one tensor, so that no slices need adding. Result (B, T, H, D).
+// them. The three gradients also form one tensor, so that no gradients of slices must be added up. Result (B, T, H, D).
 at::Tensor causal_attention_packed(const at::Tensor& qkv, std::int64_t heads, const Dropout& dropout,
                                    std::optional<double> scale = {});
 
@@ -74,18 +75,19 @@ at::Tensor gelu_dropout(const at::Tensor& x, const Dropout& dropout);
 std::pair<at::Tensor, at::Tensor> cross_entropy_sum(const at::Tensor& logits, const at::Tensor& target,
                                                     std::int64_t ignore_index = -100);
 
-// x W^T + b for bf16 x and fp32 weights. The weight's bf16 copy is made once per step (when the tensor's version counter has
-// changed), and the weight's gradient is summed in fp32. x (..., in), weight (out, in), bias (out) or undefined. Each of the
-// three products (forward, gradient of x, gradient of the weight) uses the implementation that operation_trial.h selects. If all
-// three are LibTorch's, in fp32, this is at::linear.
+// x W^T + b for bf16 x and fp32 weights. The weight is copied to bf16 once per step, when the tensor's version counter has
+// changed. The weight's gradient is summed in fp32. x (..., in), weight (out, in), bias (out) or undefined. Each of the three
+// products (forward, gradient of x, gradient of the weight) uses the implementation that operation_trial.h selects. If all three
+// are LibTorch's, in fp32, this is at::linear.
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
 // Several linear layers of one input as one product. Their results stand side by side in the last dimension. weights: (out_i,
 // in); biases: (out_i) for each weight, or an empty list.
 at::Tensor linear_packed(const at::Tensor& x, at::TensorList weights, at::TensorList biases);
 // Call this after a step of ATen's fused optimisers, which write parameters without raising their version counters. linear()
-// makes new copies after each backward pass, but it would miss a step that follows a further forward pass.
+// copies the weights again after each backward pass. But if a forward pass ran between the backward pass and the step, linear()
+// would miss the step without this call.
 void weights_changed(at::TensorList weights);
-// Number of bf16 copies of weights held now. A copy is freed after its weight, at the latest when the next copy is made.
+// Number of bf16 copies of weights held now. The copy of a freed weight is freed at the latest when the next copy is made.
 [[nodiscard]] std::size_t weight_copies();
 
 }  // namespace millrace::kernels

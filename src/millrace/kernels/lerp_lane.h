@@ -17,13 +17,14 @@ struct Lerp {
     const float* value;
     std::int64_t count;
   };
-  static constexpr int kMost = 64;  // pairs
+  static constexpr int kMost = 64;  // the most pairs of a launch
   std::array<Pair, kMost> pairs;
   int count;            // number of pairs that are set
   const float* weight;  // in the device's memory
 };
 
-// The blocks of a launch are (blocks of a pair, pairs). Threads loop over larger tensors.
+// A launch has up to kLerpBlocks blocks along its first dimension, and a pair of tensors for each index of its second. For
+// larger tensors, threads loop.
 inline constexpr std::int64_t kLerpThreads = 256, kLerpBlocks = 512;
 
 // The formula of at::lerp, which is exact at weight 0 and at weight 1.

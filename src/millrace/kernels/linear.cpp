@@ -23,7 +23,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// A product (rows, inner) times (inner, columns), by one of the two implementations.
+// Computes a product (rows, inner) times (inner, columns) by one of the two implementations.
 template <class Ours, class Library>
 at::Tensor by_implementation_of(Operation operation, at::ScalarType type, std::array<std::int64_t, 3> shape, const Ours& ours,
                                 const Library& library) {
@@ -84,7 +84,7 @@ bool fits(const at::Tensor& x, at::TensorList weights, at::TensorList biases) {
   const auto is_fp32 = [](const at::Tensor& w) { return has_kernel(w) && w.scalar_type() == at::kFloat; };
   const auto has_width = [&](const at::Tensor& w) {
     return w.dim() == 2 && w.size(1) == x.size(-1);
-  };  // ATen gets operands of other sizes, and reports the error
+  };  // a weight of another width goes to ATen, which reports the error
   const auto is_leaf = [](const at::Tensor& w) { return w.is_leaf(); };
   if (!has_kernel(x) || x.numel() == 0 || x.dim() == 0 || !std::ranges::all_of(weights, is_fp32) ||
       !std::ranges::all_of(weights, has_width) || !std::ranges::all_of(biases, is_fp32)) {

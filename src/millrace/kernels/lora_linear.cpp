@@ -56,7 +56,8 @@ struct Layout {
   std::int64_t width = 0, rank = 0;  // total width of the results, total rank of the adapters
 };
 
-// Writes scale * B of each adapter where its outputs cross its columns of the narrow product, and zero elsewhere.
+// Returns a matrix for all adapters: scale * B of an adapter stands in the rows of the adapter's outputs and the columns of its
+// narrow product. The rest is zero.
 template <class T>
 void spread(const Layout& layout, at::TensorList tensors, T* out) {
   std::int64_t row = 0, column = 0;
@@ -85,7 +86,7 @@ at::Tensor spread_b(const Layout& layout, at::TensorList tensors, const at::Tens
   return all;
 }
 
-// Writes keep * scale * x to `out`; if `out` is defined, adds to it.
+// Returns keep * scale * x. If `out` is defined, adds keep * scale * x to `out` instead.
 at::Tensor dropped(const at::Tensor& x, const at::Tensor& out, const Dropout& site) {
   if (site.p <= 0.0 && !out.defined()) return x;
   at::Tensor to = out.defined() ? out : at::empty_like(x);
@@ -100,7 +101,8 @@ at::Tensor dropped(const at::Tensor& x, const at::Tensor& out, const Dropout& si
   return to;
 }
 
-// Rows that are dropped and multiplied at a time. They stay in the cache, and no second copy of all rows is in memory.
+// Number of rows that are dropped and multiplied at a time. So few rows stay in the cache, and no dropped copy of all rows is in
+// memory.
 constexpr std::int64_t kRows = 256;
 
 // dx += dropout(dnarrow A).
@@ -125,7 +127,7 @@ at::Tensor summed_by_parts(const at::Tensor& left, const at::Tensor& right, cons
   return sums;
 }
 
-// Bytes of x after dropout that are in memory at a time in the forward pass. Each part costs a call of the library.
+// Bytes of x after dropout that are in memory at a time in the forward pass. Each part of this size costs a call of the library.
 constexpr std::int64_t kDroppedBytes = std::int64_t{576} << 10U;
 
 // dropout(x) times the transposed a (rank, in).
@@ -190,7 +192,7 @@ struct LoraFunction : torch::autograd::Function<LoraFunction> {
         return one.*place >= 0 && context->needs_input_grad(static_cast<std::size_t>(one.*place) + 1);
       });
     };
-    // Uses temporary memory before the gradient of x exists.
+    // This part uses temporary memory, so it comes before the gradient of x is allocated.
     at::Tensor dnarrow;
     if (layout.rank > 0 && (wants_x || wants(&ProjectionInputs::a))) dnarrow = at::mm(dy, b);
     if (wants(&ProjectionInputs::a)) {

@@ -19,7 +19,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Scratch for one row: its values and its keep bits.
+// Scratch memory for one row's values and keep bits.
 float* row_scratch(std::int64_t width) {
   const std::int64_t floats = (width + 15) / 16 * 16;
   return static_cast<float*>(scratch(static_cast<std::size_t>(4 * floats + width / 8 + 128)));
@@ -57,7 +57,7 @@ void over_rows(const Args& whole, const Dropout& site, std::int64_t rows, const 
   });
 }
 
-// True if the device's kernels norm rows of x and the site's elements form whole groups.
+// True if the device has a norm kernel for rows of x, and the site's elements form whole groups (detail/dropout_map.h).
 bool device_norm_fits(const at::Tensor& x, const at::Tensor& weight, const Dropout& site) {
   if (!has_device_kernel(x) || x.dim() == 0 || x.numel() == 0 || !norm_width_fits(x.size(-1))) return false;
   if (weight.device() != x.device() || weight.dim() != 1 || weight.size(0) != x.size(-1)) return false;
@@ -155,7 +155,7 @@ struct NormFunction : torch::autograd::Function<NormFunction> {
     return {residual_gradient, branch_gradient, totals[0], totals[1], {}, {}, {}, {}};
   }
 
-  // Both functions return the gradients of weight and bias in parts: (2, parts, width).
+  // Both functions return (2, parts, width): summands of the gradients of weight and bias.
   static at::Tensor backward_on_device(detail::NormBackward args, const at::Tensor& y_gradient, at::ScalarType y_type,
                                        const Dropout& site, const at::Tensor& sum) {
     const std::int64_t at_once = args.width <= 512 ? 528 : 396;  // as many blocks as an H100 runs at the same time

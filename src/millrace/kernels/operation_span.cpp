@@ -7,7 +7,8 @@
 namespace millrace::kernels {
 
 void OperationSpan::begin(at::StepCallbacks callbacks, const char* name, std::span<const at::Tensor* const> inputs) {
-  std::vector<c10::IValue> values;  // the callbacks read it only at the start
+  // May end before the operation, because the profiler's callbacks read the values only at the start.
+  std::vector<c10::IValue> values;
   for (const at::Tensor* input : inputs) values.emplace_back(*input);
   function_.emplace(std::move(callbacks));
   function_->before(name, c10::ArrayRef<const c10::IValue>(values.data(), values.size()));

@@ -37,7 +37,7 @@ struct Counted {
 
 struct Running {
   bool only_counts = false;
-  double ends_at = 0;  // a time of steady_seconds()
+  double ends_at = 0;  // after this time of steady_seconds() no call is timed
   KnownTimes known, measured;
   std::map<std::string, Counted> calls;
 };
@@ -154,7 +154,7 @@ bool takes_ours(const Call& call, const std::function<void()>& ours, const std::
     const std::string key = key_of(call);
     const bool is_known = trial.known.contains(key) || trial.measured.contains(key);
     if (!trial.only_counts && !is_known && steady_seconds() < trial.ends_at) {
-      const NoTrial inside;  // the timed functions may call other operations
+      const NoTrial inside;  // the timed functions may call other operations, which must not start trials
       trial.measured[key] = timed(ours, library);
     }
     Counted& counted = trial.calls.try_emplace(key, Counted{call.operation, call.type, call.work}).first->second;

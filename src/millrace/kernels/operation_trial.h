@@ -38,10 +38,10 @@ enum class Operation : std::uint8_t { MILLRACE_OPERATIONS(MILLRACE_LISTED) };
 inline constexpr auto kOperationNames = std::to_array<std::string_view>({MILLRACE_OPERATIONS(MILLRACE_NAMED)});
 #undef MILLRACE_NAMED
 inline constexpr std::size_t kOperations = kOperationNames.size();
-[[nodiscard]] std::string_view name_of(Operation operation) noexcept;  // "weight_gradient"
+[[nodiscard]] std::string_view name_of(Operation operation) noexcept;  // as in "weight_gradient"
 
-// The implementation for tensors of `type`, fp32 or bf16. Before a choice was made, it is LibTorch's for fp32 products, else
-// Millrace's. Any thread may call it.
+// The implementation for tensors of `type`, fp32 or bf16. Before a choice was made, this is LibTorch's for fp32 products and
+// Millrace's for all else. Any thread may call this function.
 [[nodiscard]] Implementation implementation_of(Operation operation, c10::ScalarType type) noexcept;
 void choose_implementation(Operation operation, c10::ScalarType type, Implementation implementation) noexcept;
 void forget_implementations() noexcept;
@@ -55,9 +55,9 @@ struct CallTime {
 };
 using KnownTimes = std::map<std::string, CallTime>;
 
-// While this object exists, the calls of all operations are counted. The first call of each shape is timed with both
-// implementations unless `known` has its times. Covers the thread that makes the object. It does not see calls of other
-// threads, or the backward pass on a GPU. Only one object may exist at a time.
+// While this object exists, the calls of all operations in the thread that made the object are counted. The first call of each
+// shape is timed with both implementations, unless `known` has its times. Calls in other threads are not counted, nor those of
+// the backward pass on a GPU. Only one object may exist at a time.
 class OperationTrial {
  public:
   // A trial's result for one operation: milliseconds of all its calls in a step, with each implementation.
@@ -67,14 +67,14 @@ class OperationTrial {
     double ours_ms = 0, library_ms = 0;
     std::int64_t calls = 0;
     double work = 0;         // multiplications of all calls
-    bool disturbed = false;  // other programs used the cores, so the times are those of the busiest thread
-    bool given_up = false;   // some calls were not timed, because the trial had no time left
+    bool disturbed = false;  // true if other programs used the cores; the times are then those of the busiest thread
+    bool given_up = false;   // true if some calls were not timed, because the trial had no time left
   };
 
   enum class Counts : std::uint8_t { only };
   // After `most_s` seconds no further call is timed.
   explicit OperationTrial(KnownTimes known = {}, double most_s = std::numeric_limits<double>::infinity());
-  explicit OperationTrial(Counts);  // times nothing: times() returns the amount of work
+  explicit OperationTrial(Counts);  // times nothing; times() then returns only the amounts of work
   ~OperationTrial();
   OperationTrial(const OperationTrial&) = delete;
   OperationTrial& operator=(const OperationTrial&) = delete;
@@ -90,8 +90,8 @@ struct Call {
   c10::IntArrayRef shape;
   double work;
 };
-// The code of operations calls this. True if this call must use Millrace's kernel. In a trial both functions are called several
-// times, and their results are dropped.
+// The code of an operation calls this function before it computes. Returns true if the operation must use Millrace's kernel. In
+// a trial, both given functions are called several times, and their results are dropped.
 [[nodiscard]] bool takes_ours(const Call& call, const std::function<void()>& ours, const std::function<void()>& library);
 
 }  // namespace millrace::kernels

@@ -20,10 +20,11 @@ const std::uint32_t* words_in(const at::Tensor& fp32) {
   return reinterpret_cast<const std::uint32_t*>(fp32.const_data_ptr<float>());
 }
 
-// Bytes of the second operand that are packed at a time. They stay in the cache, and a large operand has no full copy in memory.
+// Bytes of the second operand that are packed at a time. So few bytes stay in the cache, and a large operand has no full copy in
+// memory.
 constexpr std::int64_t kPackedBytes = std::int64_t{512} << 10U;
-// Each part reads the first operand again. Above this size the first operand has left the core's caches, so the second operand is
-// packed at once.
+// Each part of the second operand reads the first operand again. If the first operand is larger than this, it no longer fits
+// into the core's caches, so the second operand is packed at once.
 constexpr std::int64_t kReadAgainBytes = std::int64_t{1200} << 10U;
 
 // The number of panels that are packed at a time. If there are few rows, threads share only panels.

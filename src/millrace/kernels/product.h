@@ -8,8 +8,8 @@ namespace millrace::kernels {
 // fp32 products need at least this many rows in their result.
 inline constexpr std::int64_t kProductRows = 6;
 
-// True if linear() may multiply in fp32 with Millrace's kernels: operation_trial.h chose one of them, or a trial still has to
-// decide.
+// True if linear() may multiply in fp32 with Millrace's kernels, because a trial (operation_trial.h) chose one of them or has
+// yet to decide.
 [[nodiscard]] bool own_fp32_products() noexcept;
 
 // x (rows, in) times the transposed w (out, in), plus bias (out) if defined; fp32.
@@ -19,7 +19,7 @@ at::Tensor product_with_transposed(const at::Tensor& x, const at::Tensor& w, con
 at::Tensor product(const at::Tensor& x, const at::Tensor& w);
 
 // The transposed y (rows, out) times x (rows, in), both fp32 or both bf16; result (out, in) in fp32. column_sums (out), fp32,
-// receives y's column sums (bf16 only); it may be undefined.
+// receives y's column sums (bf16 only); column_sums may be undefined.
 at::Tensor product_of_transposed(const at::Tensor& y, const at::Tensor& x, const at::Tensor& column_sums);
 
 struct WeightGradients {

@@ -7,8 +7,8 @@
 
 namespace millrace::kernels {
 
-// s(x), in one pass forward and one backward. Kernels support fp32 or bf16 on the CPU in any dense layout, which the result
-// keeps. Tensors without a kernel (other types and devices) use the plain path, which keeps only x. Differentiable once.
+// s(x), in one pass forward and one backward. Kernels support fp32 or bf16 on the CPU in any dense layout; the result has x's
+// layout. Tensors without a kernel (other types and devices) use the plain path, which saves only x. Differentiable once.
 at::Tensor smooth_leaky(const at::Tensor& x);
 // smooth_leaky() by ATen's operations; types narrower than fp32 are computed in fp32.
 at::Tensor smooth_leaky_plain(const at::Tensor& x);

@@ -83,7 +83,8 @@ at::Tensor blurred_soft_pool(const at::Tensor& x, std::int64_t stride) {
 at::Tensor blurred_soft_pool_plain(const at::Tensor& x, std::int64_t stride) {
   constexpr double kLargest = 30.0, kFloor = 1e-6;
   const at::Tensor values = wide(x);
-  const at::Tensor line = 2.0 - (at::arange(3, values.options()) - 1.0).abs();  // 1, 2, 1, made on x's device
+  // 2 - |i - 1| for i = 0, 1, 2 is 1, 2, 1; arange() makes it on x's device.
+  const at::Tensor line = 2.0 - (at::arange(3, values.options()) - 1.0).abs();
   const at::Tensor planes = values.reshape({-1, 1, x.size(3), x.size(4)});
   const at::Tensor blurred = at::conv2d(planes, (at::outer(line, line) / 16.0).view({1, 1, 3, 3}), {}, {{1, 1}}, {{1, 1}});
   const at::Tensor weight = at::exp(blurred.clamp_max(kLargest));

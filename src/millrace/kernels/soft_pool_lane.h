@@ -10,7 +10,7 @@
 
 namespace millrace::kernels::detail {
 
-inline constexpr float kLargestExponent = 30.0F;    // a larger number has the same weight
+inline constexpr float kLargestExponent = 30.0F;    // a larger number gets the same weight as this number
 inline constexpr float kSumOfWeightsFloor = 4e-6F;  // 1e-6 for the mean of four weights
 
 // Element (h, w) of a plane is at x[h * row + w * pixel].
@@ -53,7 +53,7 @@ struct Blurred {
   }
 };
 
-// The result whose window begins at (h, w).
+// Returns the result of the window of 2 x 2 pixels that begins at (h, w).
 template <class X>
 [[nodiscard]] C10_HOST_DEVICE inline float soft_pooled(const X* x, const PoolPlane& plane, std::int64_t h, std::int64_t w) {
   const Blurred<2> at(x, plane, h, w);

@@ -69,7 +69,8 @@ struct UpsampledConv3dFunction : torch::autograd::Function<UpsampledConv3dFuncti
     return at::conv_transpose3d(input, folded(weight, input), bias.to(x.scalar_type()), kStride, kPadding).contiguous(layout);
   }
 
-  // Reverses the transposed convolution: the gradient is its input, and x its output.
+  // Computes the gradients by the convolution that the transposed convolution reverses: its input is `gradient`, and its output
+  // has x's shape.
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     only_first_derivative("an upsampled convolution");
     const variable_list saved = context->get_saved_variables();
@@ -82,7 +83,7 @@ struct UpsampledConv3dFunction : torch::autograd::Function<UpsampledConv3dFuncti
       const at::Tensor of_taps =
           std::get<1>(at::convolution_backward(x, gradient, taps, at::OptionalIntArrayRef(), kStride, kPadding, kNoDilation,
                                                false, kNoOutputPadding, 1, {false, true, false}));
-      taps.reset();  // freed now because it is as large as the next tensor
+      taps.reset();  // freed now, because it is as large as the next tensor
       const at::Tensor flat = of_taps.flatten(2).to(weight.scalar_type());
       const at::Tensor sums = at::bmm(flat, taps_like(weight).t().expand({flat.size(0), 64, 27}));
       result[1] = sums.transpose(0, 1).contiguous().view(weight.sizes());

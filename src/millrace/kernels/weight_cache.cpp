@@ -17,7 +17,7 @@ namespace {
 using Key = std::vector<const c10::TensorImpl*>;
 
 struct Entry {
-  // Keeps the address from being reused, but lets the memory be freed.
+  // A weak pointer keeps the source's address from being reused, but lets the source's memory be freed.
   std::vector<c10::weak_intrusive_ptr<c10::TensorImpl>> alive;
   std::vector<std::uint32_t> versions;
   std::vector<const void*> memory;

@@ -16,7 +16,7 @@ at::Tensor computed(const at::Tensor& x, const Plain& plain) {
 }
 
 struct WidenedFunction : torch::autograd::Function<WidenedFunction> {
-  // Holds the function, so that autograd keeps it from the forward to the backward pass.
+  // Holds `plain`, so that autograd keeps it from the forward to the backward pass.
   struct Held : torch::CustomClassHolder {
     explicit Held(Plain of) : plain(std::move(of)) {}
     Plain plain;

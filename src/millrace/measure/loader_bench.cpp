@@ -30,7 +30,7 @@ class Replay {
       if (auto batch = loader.next()) {
         batches_.push_back(std::move(*batch));
       } else if (!batches_.empty()) {
-        break;  // the epoch has fewer batches
+        break;  // the epoch has fewer batches than kBatches
       }
     }
   }

@@ -15,8 +15,8 @@ namespace millrace {
 class ConvolutionStep {
  public:
   explicit ConvolutionStep(std::int64_t passes);
-  [[nodiscard]] static ConvolutionStep for_milliseconds(double milliseconds);  // a step of about this time; measures how many
-                                                                               // passes it needs
+  // Returns a step that takes about `milliseconds`; measures how many passes such a step needs.
+  [[nodiscard]] static ConvolutionStep for_milliseconds(double milliseconds);
   ConvolutionStep(const ConvolutionStep&) = delete;
   ConvolutionStep& operator=(const ConvolutionStep&) = delete;
   ~ConvolutionStep();

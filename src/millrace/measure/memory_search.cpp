@@ -19,8 +19,9 @@
 namespace millrace {
 namespace {
 
-// The bytes that a batch of `size` would need, extrapolated from `ran`, if they exceed the limit; else 0. Such a step would not
-// be safe, because operations allocate scratch memory without a check, and the system would kill the process.
+// Returns the bytes that a batch of `size` would need, extrapolated from `ran`, if they exceed the limit; else 0. A step that
+// needs more than the limit is not tried, because operations allocate scratch memory without a check, and the system would kill
+// the process.
 std::uint64_t too_much(const Json& ran, std::int64_t size) {
   if (!ran.is_object() || !ran.contains("resident_bytes")) return 0;
   const auto before = ran["resident_before_bytes"].get<double>();
@@ -39,7 +40,8 @@ Json refused(std::uint64_t needed, const Json& ran) {
 Json try_whole_step(const RunRequest& request) {
   RunSetup setup(request);
   const at::Device device = setup.context().device;
-  std::optional<MemoryLimit> limited;  // limits the trial even if the run itself has no limit, because a trial does not recover
+  // Limits the trial even if the run has no limit, because a trial that runs out of memory does not recover.
+  std::optional<MemoryLimit> limited;
   if (device.is_cpu() && !setup.switches().on("memory_recovery")) limited.emplace(setup.config().memory.limit);
   device::release_cached_memory(device);  // memory that the trial of another size left
   const std::uint64_t before = device::private_resident_bytes();
@@ -57,7 +59,7 @@ Json try_whole_step(const RunRequest& request) {
   }
   if (const TrialStep second = make_trial_step(run, 1); second.rows >= largest.rows) largest = second;
   const std::uint64_t peak = device::tensor_memory(device).peak_bytes;
-  // The loader's batches are host memory that does not belong to tensors, so no counter includes it.
+  // The loader's batches are host memory that does not belong to tensors, so no counter includes that memory.
   const std::uint64_t limit = device::tensor_memory_limit();
   const std::uint64_t buffers = run.loaders().training().buffer_bytes();
   if (device.is_cpu() && limit > 0 && peak + buffers > limit) {
@@ -96,7 +98,8 @@ Json estimate_memory(RunRequest request) {
   const MemoryAccount account =
       run.memory_account(result.at("plain_bytes").get<std::uint64_t>(), run.switches().on("async_snapshot"));
   result["account"] = account.to_json(account.sum());
-  result["gradients_bytes"] = account.gradients;  // from the account, because the trial has already freed the gradients
+  // From the account of memory, because the trial has already freed the gradients.
+  result["gradients_bytes"] = account.gradients;
   const std::uint64_t fixed = account.weights + account.gradients + account.optimizer + account.averages;
   result["lighter"] = Json::array();
   for (const SmallerStep& step :

@@ -29,7 +29,7 @@ struct MaxBatchOptions {
 // resident_before_bytes, resident_bytes} or {batch_size, fits, reason}. Writes no run folder.
 [[nodiscard]] Json find_max_batch(RunRequest request, const MaxBatchOptions& options);
 
-// The search itself. `whole_step` makes the steps of find_max_batch() with a given batch size. It returns {fits,
+// The search itself. `whole_step` makes the steps of find_max_batch() with a given batch size. `whole_step` returns {fits,
 // samples_per_epoch, whole_epoch, peak_bytes, ...}, or throws if memory ran out or on any other error. From resident_bytes of
 // the largest size that fitted, the search extrapolates the need of a larger size. A size that would exceed limit_bytes is not
 // tried.

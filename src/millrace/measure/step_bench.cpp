@@ -66,7 +66,7 @@ Json sizes_of(const Batch& batch) {
   return groups;
 }
 
-// Whether steps are launched as graphs. Null: this device does not record steps.
+// Says whether steps are launched as graphs. Returns null if this device does not record steps.
 Json graph_of(const Stepper& stepper) {
   const StepGraph* const graph = StepGraph::of(stepper);
   if (graph == nullptr || !graph->choice()) return nullptr;

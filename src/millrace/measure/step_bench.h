@@ -35,7 +35,7 @@ class StepBench {
   std::vector<double> steps(std::int64_t count);
   // The trace of `count` more steps: see train/watch/trace.h.
   [[nodiscard]] std::string trace(std::int64_t count);
-  [[nodiscard]] Json report(const std::vector<double>& ms) const;  // the report about steps with these times
+  [[nodiscard]] Json report(const std::vector<double>& ms) const;  // the report about steps that took these milliseconds
  private:
   struct Impl;
   void begin_step();

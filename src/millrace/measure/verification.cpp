@@ -27,7 +27,7 @@ namespace {
 constexpr double kBusyShare = 0.8;       // share of the time in which the device should be busy, according to vendors' guides
 constexpr double kMemoryShare = 0.9;     // share of the memory that is available
 constexpr double kLookSeconds = 3;       // seconds for which steps are made while the device is observed
-constexpr std::int64_t kMostSteps = 50;  // the most steps in that time
+constexpr std::int64_t kMostSteps = 50;  // the most steps that are made in kLookSeconds
 
 double process_cpu_seconds() {
   timespec time{};
@@ -161,7 +161,7 @@ Check Verification::first_step() {
         ", gradient norm " + significant(report.gradient_norm, 3) + (report.name == "loss" ? "" : " of " + report.name);
   const bool skipped = run_->stepper().skips().in_all().item<double>() > 0;
   if (std::isfinite(step.loss) && !skipped) return check;
-  // With fp16 the loss scale may overflow at first, which is how it adapts.
+  // With fp16 the first steps may overflow, because the loss scale begins large and shrinks at each overflow.
   const bool searching = run_->stepper().autocast() == at::kHalf && std::isfinite(step.loss);
   check.level = searching ? Check::Level::warn : Check::Level::fail;
   check.found += searching ? "; the loss scale of fp16 was too high, as it may be at first" : "; the step is not finite";

@@ -49,7 +49,7 @@ bool covers(const std::string& pattern, const std::string& block) {
   return dot != std::string::npos && covers(pattern, block.substr(0, dot));
 }
 
-// The state of the generators for layers that have no keys; it can be restored.
+// The state of the generators for layers that have no keys. restore() brings the state back.
 class Generators {
  public:
   explicit Generators(c10::Device device) {
@@ -72,8 +72,8 @@ class Generators {
   std::vector<std::pair<at::Generator, at::Tensor>> states_;
 };
 
-// The device whose generator is saved. While a device records the pass, its generator can't be read, so the CPU's is saved;
-// step_graph.h refuses passes that need the device's.
+// Returns the device whose generator is saved. While a device records the pass, its generator can't be read. The CPU's generator
+// is then saved instead, and step_graph.h refuses passes that need the device's generator.
 c10::Device where_kept(c10::Device device, bool is_recorded) { return is_recorded ? c10::Device(c10::kCPU) : device; }
 
 // State that a second pass may change but must restore.
@@ -189,8 +189,8 @@ struct Forgotten final : torch::autograd::SavedVariableHooks {
   std::size_t index = 0;
 };
 
-// Keeps the tensor, and reports when it is needed. The tensor is detached, because a saved output and its node would otherwise
-// keep each other alive if no backward pass separates them.
+// Keeps the tensor, and reports when the backward pass needs it. The tensor is detached, because a saved output and its node
+// would otherwise keep each other alive if no backward pass separates them.
 struct Kept final : torch::autograd::SavedVariableHooks {
   explicit Kept(std::shared_ptr<Pass> of) : pass(std::move(of)) {}
   void call_pack_hook(const at::Tensor& tensor) override { kept = tensor.detach(); }

@@ -45,7 +45,8 @@ class Watcher {
   // Returns the `index` that later calls pass for this run of the block.
   virtual std::size_t forward_begins(std::string_view block) = 0;
   virtual void forward_ends() = 0;
-  virtual void backward_begins(std::size_t index) = 0;  // the backward pass needs the first tensor that the block saved
+  // The backward pass has reached the block, because it needs the first tensor that the block saved.
+  virtual void backward_begins(std::size_t index) = 0;
   virtual void second_pass_begins(std::size_t index) = 0;
   virtual void second_pass_ends(std::size_t index) = 0;
 };
@@ -74,7 +75,7 @@ class BlockScope {
 // True if block() has to do more than run its part. False without gradients, without a scope and inside another block.
 [[nodiscard]] bool wants_block(std::string_view name);
 
-// Marks the first pass of a block while it exists.
+// While this object exists, the first pass of a block is running.
 class BlockGuard {
  public:
   BlockGuard(std::string_view name, const torch::nn::Module& part, std::function<void()> run);
@@ -92,7 +93,7 @@ class BlockGuard {
 // are not kept. When the backward pass first needs such a tensor, `run` runs again, in the same autocast and random state, and
 // its result is dropped. The gradients equal those without recomputing, to the bit.
 //
-// `run` captures its inputs by value and returns tensors; it depends only on these inputs and on parameters. `run` and `part`
+// `run` captures its inputs by value and returns tensors; `run` depends only on these inputs and on parameters. `run` and `part`
 // must live until the backward pass has passed the block. Buffers of `part` may change (running statistics): they are restored
 // after the second pass. Blocks inside a block are part of it.
 template <class Run>

@@ -54,7 +54,7 @@ struct BlockClock::State {
     }
     return next++;
   }
-  // The node's place: an even number between blocks, an odd number inside a block.
+  // Returns the node's position in the pass: an even number between blocks, an odd number inside a block.
   [[nodiscard]] std::size_t place_of(const Node& node) const noexcept {
     const auto after = std::ranges::upper_bound(stretches, node.sequence_nr(), {}, &Stretch::begin);
     const auto count = static_cast<std::size_t>(after - stretches.begin());
@@ -65,7 +65,7 @@ struct BlockClock::State {
 
 namespace {
 
-thread_local BlockClock::State* watched = nullptr;  // also null inside a block
+thread_local BlockClock::State* watched = nullptr;  // null if this thread's pass is not watched, and inside a block
 
 struct EntersPart final : torch::autograd::FunctionPreHook {
   EntersPart(std::shared_ptr<BlockClock::State> of, std::size_t enters) : state(std::move(of)), part(enters) {}
@@ -87,7 +87,8 @@ void mark_borders(const std::shared_ptr<BlockClock::State>& state, std::span<con
   std::unordered_set<Node*> seen, marked;
   std::vector<Known> open;
   const auto follow = [&](Node* to, std::size_t from) {
-    // A node that accumulates a gradient runs as soon as it can. It belongs to the block from which the gradient came.
+    // A node that accumulates a gradient runs as soon as possible. Such a node belongs to the block from which the gradient
+    // came.
     if (to == nullptr || to->sequence_nr() == std::numeric_limits<std::uint64_t>::max()) return;
     const std::size_t place = state->place_of(*to);
     if (place != from && marked.insert(to).second) to->add_pre_hook(std::make_unique<EntersPart>(state, state->part_at(place)));

@@ -32,7 +32,7 @@ class BlockClock {
   BlockClock(const BlockClock&) = delete;
   BlockClock& operator=(const BlockClock&) = delete;
 
-  // The time outside all blocks, then each block's time in order of first use. The times add up to the time that was watched.
+  // The time outside all blocks, then the time of each block in the order of first use. The times add up to the watched time.
   [[nodiscard]] const std::vector<Part>& parts() const noexcept;
 
   struct State;
@@ -43,7 +43,7 @@ class BlockClock {
   std::shared_ptr<State> state_;  // shared, because nodes of a graph may outlive the clock
 };
 
-// Watches a forward pass while it exists. A null clock watches nothing.
+// While this object exists, a forward pass is watched. A null clock watches nothing.
 class ForwardWatch {
  public:
   explicit ForwardWatch(BlockClock* clock);
@@ -55,8 +55,8 @@ class ForwardWatch {
   BlockClock::State* state_;
 };
 
-// Watches, while it exists, the backward passes from `roots`, which the last watched forward pass made. On a CPU the engine takes
-// the nodes in the reverse order of their creation, so that a pass goes through each block once.
+// While this object exists, the backward passes from `roots` are watched. The last watched forward pass must have made `roots`.
+// On a CPU the engine takes the nodes in the reverse order of their creation, so that a pass goes through each block once.
 class BackwardWatch {
  public:
   BackwardWatch(BlockClock* clock, std::span<const at::Tensor> roots);
@@ -68,8 +68,8 @@ class BackwardWatch {
   BlockClock::State* state_;
 };
 
-// A block in the forward pass that is watched on this thread, inside a BlockScope. Does nothing if no pass is watched, or inside
-// another block.
+// Stands for a block in the forward pass that is watched on this thread, inside a BlockScope. Does nothing if no pass is
+// watched, or inside another block.
 class BlockSpan {
  public:
   explicit BlockSpan(std::string_view name);

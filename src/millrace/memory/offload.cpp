@@ -22,11 +22,11 @@
 namespace millrace::memory {
 namespace {
 
-// The memory of one or several saved tensors. It is copied once, even if several tensors are views of it. It comes back with the
-// same layout, so that kernels see the same input.
+// The memory of one or several saved tensors. The memory is copied once, even if several tensors are views of it. The memory
+// comes back with the same layout, so that kernels see the same input.
 struct Item {
   c10::weak_intrusive_ptr<c10::StorageImpl> of;
-  std::uint32_t version = 0;  // of the values that were copied
+  std::uint32_t version = 0;  // the version of the values that were copied
   int users = 0;
   at::Tensor host;
   at::Tensor back;                  // copied back to the device before the backward pass needs it
@@ -107,8 +107,9 @@ class Shelf {
   // The largest number of copies to the host at a time. The next copy makes the device's work wait for the oldest copy, so that
   // the memory of that copy can be reused. The host does not wait.
   static constexpr std::size_t kLeaving = 2;
-  static constexpr std::size_t kAhead = 2;                             // items that are copied back before they are needed ...
-  static constexpr std::size_t kAheadBytes = std::size_t{256} << 20U;  // ... with at most this many bytes
+  // Items that are copied back before they are needed: at most this many ...
+  static constexpr std::size_t kAhead = 2;
+  static constexpr std::size_t kAheadBytes = std::size_t{256} << 20U;  // ... and at most this many bytes.
 
   void let_go(std::size_t count) {
     if (count == 0) return;
@@ -160,7 +161,7 @@ class Shelf {
   std::deque<Leaving> leaving_;
 };
 
-// A saved tensor. Until the backward pass it is here or on the shelf.
+// A saved tensor. Until the backward pass, the tensor is in this object or on the shelf.
 struct Moved final : torch::autograd::SavedVariableHooks {
   Moved(std::shared_ptr<Shelf> shelf, c10::Device device, std::uint64_t least_bytes, const std::unordered_set<const void*>& stay,
         std::uint64_t& count)
@@ -186,7 +187,7 @@ struct Moved final : torch::autograd::SavedVariableHooks {
   }
 
   at::Tensor call_unpack_hook() override {
-    // LibTorch does not make this check if there are hooks.
+    // LibTorch does not check the version itself if a saved tensor has hooks.
     TORCH_CHECK(counter_.current_version() == version_,
                 "a tensor that the backward pass needs was changed in place after the forward ", "pass had saved it (version ",
                 counter_.current_version(), ", saved at version ", version_, ")");
@@ -198,7 +199,7 @@ struct Moved final : torch::autograd::SavedVariableHooks {
   std::shared_ptr<Shelf> shelf_;
   c10::Device device_;
   std::uint64_t least_bytes_;
-  const std::unordered_set<const void*>& stay_;  // used only while the scope exists
+  const std::unordered_set<const void*>& stay_;  // the scope's set, which this object uses only while the scope exists
   std::uint64_t& count_;
   c10::VariableVersion counter_;
   std::uint32_t version_ = 0;

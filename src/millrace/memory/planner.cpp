@@ -20,7 +20,7 @@ std::uint64_t growth(const StepProfile::Segment& segment) {
 
 std::uint64_t minus(std::uint64_t a, std::uint64_t b) { return a > b ? a - b : 0; }
 
-// Derives the step that keeps everything from the step that keeps nothing.
+// Returns the profile of a step that keeps everything, derived from `profile`, a step that recomputes every block.
 StepProfile as_if_kept(StepProfile profile) {
   std::uint64_t alive = 0;
   for (StepProfile::Segment& segment : profile.segments) {
@@ -68,8 +68,8 @@ Planner::Peak Planner::peak(const std::vector<std::string>& blocks) const {
   const auto is_again = [&](std::size_t block) { return again.contains(plain_.blocks[block]); };
   std::uint64_t most = 0;
   std::size_t at = 0;
-  std::uint64_t gone = 0;     // saved bytes of recomputed blocks that are between their two passes
-  std::uint64_t present = 0;  // saved bytes of the other blocks
+  std::uint64_t gone = 0;     // saved bytes of recomputed blocks whose first pass is over and whose second pass has not begun
+  std::uint64_t present = 0;  // saved bytes of the blocks that are not recomputed
   for (std::size_t i = 0; i < plain_.segments.size(); ++i) {
     const StepProfile::Segment& segment = plain_.segments[i];
     const auto block = static_cast<std::size_t>(std::max<std::int64_t>(segment.block, 0));

@@ -12,16 +12,16 @@
 
 namespace millrace::memory {
 
-// Plans from two measured steps: one kept everything, the other recomputed every block. It predicts the memory of any choice of
-// blocks. The prediction assumes that a block's saved bytes exist from the end of its forward pass to the start of its backward
-// pass. Each segment of the step has its own peak.
+// Plans from two measured steps: one kept everything, the other recomputed every block. The planner predicts the memory of any
+// choice of blocks. The prediction assumes that a block's saved bytes exist from the end of its forward pass to the start of its
+// backward pass. Each segment of the step has its own peak.
 class Planner {
  public:
   // The costs of a block name, summed over its runs in a step.
   struct BlockCost {
     std::string name;
     std::uint64_t saved_bytes = 0;  // freed between the passes if the block is recomputed
-    double ms = 0;                  // milliseconds that recomputing costs
+    double ms = 0;                  // milliseconds that recomputing the block costs
   };
 
   // The point of a step that uses most memory.
@@ -49,7 +49,7 @@ class Planner {
   // The peak of a step that recomputes `blocks`.
   [[nodiscard]] Peak peak(const std::vector<std::string>& blocks) const;
   [[nodiscard]] std::uint64_t predict(const std::vector<std::string>& blocks) const { return peak(blocks).bytes; }
-  // First adds blocks, those with most saved bytes per recomputed millisecond first, until the prediction is within `bytes`. Then
+  // Adds blocks in descending order of saved bytes per recomputed millisecond, until the prediction is within `bytes`. Then
   // removes blocks that turn out to be unnecessary.
   [[nodiscard]] RecomputePlan choose(std::uint64_t bytes) const;
 

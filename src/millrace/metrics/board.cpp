@@ -86,7 +86,7 @@ std::size_t Board::sums_of(Reading reading) {
 Board::Entry& Board::entry_of(std::string_view name, Reading reading) {
   const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) { return entry.name == name; });
   if (found == entries_.end()) return entries_.emplace_back(Entry{.name = std::string(name), .reading = reading, .parts = {}});
-  // A snapshot of an earlier version has only the mean of the name.
+  // A snapshot of an earlier version has only the plain mean of this name.
   if (found->reading == Reading::mean && reading == Reading::defined_mean) found->reading = reading;
   if (found->reading != reading) {
     detail::refuse(name,
@@ -272,7 +272,7 @@ void Board::put(Means& means, const Entry& entry, const double* value) {
     if (means.contains(name)) detail::refuse(name, "two metrics have this name", "give one of them another name");
     means[name] = mean;
   };
-  if (entry.reading == Reading::information) return set(entry.name, kNone);  // put_information() sets the number
+  if (entry.reading == Reading::information) return set(entry.name, kNone);  // put_information() sets the value later
   if (entry.reading == Reading::defined_mean) {
     set(entry.name, read(entry, value));
     set(entry.name + "/left_out", value[2]);

@@ -38,22 +38,22 @@ struct Classification {
   // each logit, or for booleans "false" and "true".
   std::vector<std::string> classes = {};
   std::int64_t top_k = 0;            // if at least 2, top<k>_accuracy is also computed, which needs logits
-  std::int64_t ignore_index = -100;  // labels of this value are not counted
+  std::int64_t ignore_index = -100;  // labels with this value are not counted
   bool per_class = true;             // adds the quiet metrics recall/<class>, precision/<class> and f1/<class>
   std::string name = "";             // for example "left": all names then begin with "left/"
   [[nodiscard]] std::string prefix() const { return name.empty() ? "" : name + "/"; }
 };
 
 // Metrics by name. Arguments of add…() are detached and may be on any device. No add…() waits for the device; means() and
-// tables() read all sums back with one copy. A name belongs to one kind of metric: RecipeError if another kind uses it. Tensors
-// whose shapes or types do not fit cause a DataError that shows them.
+// tables() read all sums back with one copy. A name belongs to one kind of metric; a call with that name for another kind throws
+// RecipeError. If shapes or types of tensors do not fit, add…() throws a DataError that shows them.
 class Board {
  public:
-  // Adds to the metric `name`, whose value is the sum of all its sums divided by the sum of all its counts. `sum` and `count` are
-  // scalars of any number type; otherwise RecipeError with name and shape.
+  // Adds to the metric `name`, whose value is the sum of all its sums divided by the sum of all its counts. `sum` and `count`
+  // are scalars of any number type; otherwise throws RecipeError with name and shape.
   void add(std::string_view name, const at::Tensor& sum, const at::Tensor& count);
   void add(std::string_view name, double sum, double count);
-  // As add(), but the metric's value is the natural logarithm of the mean, taken when it is read.
+  // As add(), but the metric's value is the natural logarithm of that mean. The logarithm is taken when the value is read.
   void add_log(std::string_view name, const at::Tensor& sum, const at::Tensor& count);
   // Adds a loss. A loss of one term of weight 1 adds the term's sum and count, or those of the term's report. Another loss adds
   // the total (the sum of weight * mean over the terms with a count), and each term as "<name>/<term>". A loss without terms adds
@@ -73,8 +73,8 @@ class Board {
   // targets are equal) and "pearson" (Pearson's r). With `name` the metrics' names begin with "<name>/".
   void add_regression(const at::Tensor& predicted, const at::Tensor& target, std::string_view name = "");
   // Adds predicted and true classes. The metrics are "accuracy", "balanced_accuracy" (mean recall of the classes that have
-  // labels), "macro_f1" (mean f1 of the classes that have labels or predictions), with top_k "top<k>_accuracy", recall, precision
-  // and f1 of each class, and a table of the counts, see tables().
+  // labels), "macro_f1" (mean f1 of the classes that have labels or predictions), and recall, precision and f1 of each class. If
+  // top_k is set, there is also "top<k>_accuracy". tables() returns the table of the counts.
   //   predicted  logits [..., K] of any float type: the class is that of the largest logit (the first of equal ones); or class
   // ids
   //              [...] as integers or booleans
@@ -91,12 +91,13 @@ class Board {
   //   bits = sum mask ((y ln(r + 1e-8) - r) - (y ln(m + 1e-8) - m)) / (N ln 2)
   // A unit with T = 0 or N = 0 has no bits per event and is left out; bits below 0 count as 0. Metric `name`, quiet, is the mean
   // over the units. Metric `overall` is the mean over all names added with this `overall`. Both are NaN if no unit counts. Three
-  // more metrics are numbers of units, over all these names: "<overall>/units" counts the units that are not left out,
-  // "<overall>/units_left_out" those that are (both quiet while no unit is left out), and "<overall>/units_below_0" (always
-  // quiet) those that count as 0.
+  // more metrics count units over all these names. "<overall>/units" counts the units that are not left out, and
+  // "<overall>/units_left_out" the units that are; both are quiet while no unit is left out. "<overall>/units_below_0", which is
+  // always quiet, counts the units that count as 0.
   void add_bits_per_event(std::string_view name, const at::Tensor& counts, const at::Tensor& rates, const at::Tensor& mask,
                           std::string_view overall);
-  // Adds the contents of another board, as if all of them had been added here. RecipeError if a name has another kind here.
+  // Adds the contents of another board, as if all of them had been added here. Throws RecipeError if a name of `other` belongs
+  // to another kind of metric in this board.
   void add(const Board& other);
   // Leaves names out of lines for people, see Means::shown_on_console. A star at the pattern's end stands for any text.
   void quiet(std::string_view pattern) { quiet_.emplace(pattern); }
@@ -113,7 +114,7 @@ class Board {
   [[nodiscard]] std::vector<Confusion> tables() const;
   // All sums as exact JSON numbers, so that a mean continues unchanged after a snapshot. Waits for the device.
   [[nodiscard]] Json state() const;
-  void load_state(const SavedJson& state);  // replaces the contents; SnapshotError if state() can't have written the JSON
+  void load_state(const SavedJson& state);  // replaces the contents; throws SnapshotError if state() can't have written the JSON
   void reset();
   // Adds up the sums of all ranks, so that the means are those of the whole run. Names are in the order of the first rank that
   // has them. Collective; waits for the device.
@@ -136,9 +137,9 @@ class Board {
   struct Entry {
     std::string name;  // the metric's name; for a classification the name of its table
     Reading reading = Reading::mean;
-    // Sums on the device. Most kinds: f64 scalars as sums_of() lists them. A total has 3 for each term: sum, count, weight *
-    // count. A classification has integers: K * K counts, ignored labels, ids that are not a class, rows with NaN; hits of top k;
-    // the largest of -label, label, -id, id.
+    // The metric's sums, on the device. Most kinds of metrics have f64 scalars, which sums_of() lists. A total has three for
+    // each term: sum, count, weight * count. A classification has integers: K * K counts, ignored labels, ids that are not a
+    // class, rows with NaN; hits of top k; the largest of -label, label, -id, id.
     std::vector<at::Tensor> parts;
     std::vector<std::string> terms = {};  // names of a total's terms
     std::vector<Reading> readings = {};   // readings of the terms
@@ -179,7 +180,7 @@ class Board {
   };
   [[nodiscard]] Host read_back() const;
   void put_information(Means& means, const Host& host) const;
-  void know(std::string_view pattern, BestIs best_is);  // does not replace what the recipe has stated
+  void know(std::string_view pattern, BestIs best_is);  // does not replace a direction that the recipe has stated
 
   std::vector<Entry> entries_;
   Means::Patterns quiet_;

@@ -79,7 +79,7 @@ void check_labels(const at::Tensor& predicted, const at::Tensor& labels, const C
                    "movedim(1, -1) makes of images [rows,classes,height,width]"});
 }
 
-// The number of classes that rank above the label's class, in argmax's order. NaN ranks above all.
+// Returns how many classes rank above the label's class, in the order of argmax. NaN ranks above all numbers.
 at::Tensor places(const at::Tensor& logits, const at::Tensor& labels) {
   const at::Tensor own = labels.clamp(0, logits.size(1) - 1).unsqueeze(1);
   const at::Tensor score = logits.gather(1, own);

@@ -29,7 +29,8 @@ bool counts(double bins, double events) { return bins != 0 && events != 0; }
 at::Tensor information_sums(const at::Tensor& counts, const at::Tensor& rates, const at::Tensor& mask) {
   const auto type = detail::zero_on(counts.device()).scalar_type();
   const at::Tensor w = mask.detach().to(type);
-  const at::Tensor out = w.eq(0);  // where nothing was recorded, numbers are often NaN, and 0 * NaN is NaN
+  // Where nothing was recorded, numbers are often NaN; a mask of 0 does not remove them, because 0 * NaN is NaN.
+  const at::Tensor out = w.eq(0);
   const at::Tensor wy = w * counts.detach().to(type).masked_fill(out, 0);
   const at::Tensor r = rates.detach().to(type).masked_fill(out, 0);
   return at::stack({w.sum(0), wy.sum(0), (wy * (r + kFloor).log()).sum(0), (w * r).sum(0)});
@@ -115,7 +116,7 @@ void Board::put_information(Means& means, const Host& host) const {
     const Entry& entry = entries_[i];
     if (entry.reading != Reading::information) continue;
     const UnitCounts found = information_of(entry, host.of(i));
-    means[entry.name] = found.mean;  // put() has added the entry already
+    means[entry.name] = found.mean;  // put() has already added the name
     means.set_version(entry.name, {.number = kVersion, .moved = found.moved});
     Overall& overall = overalls[entry.overall];
     overall.all.units += found.units;

@@ -30,7 +30,7 @@ class Means {
   using value_type = std::pair<std::string, double>;
   using const_iterator = std::vector<value_type>::const_iterator;
   using Patterns = std::set<std::string, std::less<>>;
-  using Directions = std::map<std::string, BestIs, std::less<>>;  // by pattern, see Board::best_is
+  using Directions = std::map<std::string, BestIs, std::less<>>;  // the directions by pattern, see Means::best_is_of
 
   Means() = default;
   Means(std::initializer_list<value_type> values) : values_(values) {}
@@ -38,7 +38,7 @@ class Means {
   double& operator[](std::string_view name);                                // adds a missing name at the end, as NaN
   [[nodiscard]] const_iterator find(std::string_view name) const noexcept;  // end() if it is missing
   [[nodiscard]] bool contains(std::string_view name) const noexcept { return find(name) != end(); }
-  [[nodiscard]] double at(std::string_view name) const;  // RecipeError lists the existing names
+  [[nodiscard]] double at(std::string_view name) const;  // throws RecipeError, which lists the existing names
   [[nodiscard]] const_iterator begin() const noexcept { return values_.begin(); }
   [[nodiscard]] const_iterator end() const noexcept { return values_.end(); }
   [[nodiscard]] std::size_t size() const noexcept { return values_.size(); }

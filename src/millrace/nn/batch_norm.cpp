@@ -34,7 +34,7 @@ at::Tensor along_channels(const at::Tensor& channel, const at::Tensor& x) {
   return channel.view(shape);
 }
 
-// Holds the agreement, so that autograd keeps it from the forward to the backward pass.
+// Holds the agreement for autograd, from the forward to the backward pass.
 struct Held : torch::CustomClassHolder {
   explicit Held(Agreement* of) : agreement(of) {}
   Agreement* agreement;
@@ -97,7 +97,7 @@ struct SharedBatchNorm : torch::autograd::Function<SharedBatchNorm> {
     const double rows = static_cast<double>(x.numel()) / static_cast<double>(channels);
     at::Tensor table = at::zeros({ranks.world_size, 1 + 2 * channels}, x.options().dtype(at::kDouble));
     at::Tensor mine = table[ranks.rank];
-    if (x.numel() > 0) {  // LibTorch refuses to norm nothing
+    if (x.numel() > 0) {  // LibTorch refuses to normalise an empty tensor
       const auto own = at::batch_norm_update_stats(x, {}, {}, 0);
       mine.narrow(0, 0, 1).fill_(rows);
       mine.narrow(0, 1, channels).copy_(std::get<0>(own));

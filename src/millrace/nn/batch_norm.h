@@ -10,7 +10,8 @@ namespace millrace::nn {
 
 struct BatchNormOptions {
   double eps = 1e-5;
-  double momentum = 0.1;  // of the running statistics: running = (1 - momentum) * running + momentum * batch
+  // Weight of the newest batch in the running statistics: running = (1 - momentum) * running + momentum * batch.
+  double momentum = 0.1;
 };
 
 // y = (x - mean) / sqrt(var + eps) * weight + bias for x (N, C, ...). mean and var belong to each channel and are taken over all
@@ -25,7 +26,8 @@ class BatchNormImpl : public torch::nn::Cloneable<BatchNormImpl> {
 
   // From here on a training batch consists of the rows of all ranks: forward() and its backward pass are then collective, and
   // the running statistics are equal on all ranks. The ranks may have different numbers of rows, some even 0, but not all.
-  // `agreement` must outlive the module's use. If it is null or has one process, the batch consists of this rank's rows.
+  // `agreement` must outlive the module's use. If `agreement` is null or has one process, the batch consists of this rank's
+  // rows.
   void share(Agreement* agreement) noexcept { agreement_ = agreement; }
 
   at::Tensor weight, bias, running_mean, running_var, num_batches_tracked;

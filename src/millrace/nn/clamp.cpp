@@ -8,7 +8,7 @@ namespace millrace::nn {
 namespace {
 
 struct Counted {
-  ClampCount count;      // its number of values at the border is not set here
+  ClampCount count;      // without the number of values at the border, which Counted::at_border holds
   at::Tensor at_border;  // a scalar on the values' device
 };
 

@@ -8,8 +8,8 @@
 
 namespace millrace::nn {
 
-// x.clamp(low, high), to the bit. If gradients are recorded and count_clamps(true) was called, counts values at a border under
-// `name`. It counts on the device and does not wait for it.
+// x.clamp(low, high), to the bit. If gradients are recorded and count_clamps(true) was called, also counts values at a border
+// under `name`. The device counts, and the host does not wait.
 [[nodiscard]] at::Tensor clamp(const at::Tensor& x, double low, double high, const std::string& name);
 
 struct ClampCount {

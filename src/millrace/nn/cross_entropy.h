@@ -21,8 +21,8 @@ namespace millrace::nn {
 struct CrossEntropyOptions {
   std::vector<double> class_weights = {};  // one for each class, 0 or more; empty: all are 1
   double label_smoothing = 0.0;            // 0..1: this share of a label is spread evenly over all classes
-  std::int64_t ignore_index = -100;        // labels of this value are ignored
-  Fused fused = {};                        // kFusedLoss, for losses without class weights and smoothing
+  std::int64_t ignore_index = -100;        // labels with this value are ignored
+  Fused fused = {};                        // the switch kFusedLoss, which applies to losses without class weights and smoothing
 };
 
 // The term's sum over all rows that are not ignored is (1 - e) w_y (-log p_y) + e/K sum_c w_c (-log p_c), and its count is the
@@ -30,11 +30,11 @@ struct CrossEntropyOptions {
 // classes. sum / count equals PyTorch's cross_entropy with reduction="mean". Computed in fp32.
 class CrossEntropy {
  public:
-  explicit CrossEntropy(CrossEntropyOptions options = {});  // ConfigError if a weight or the smoothing is out of range
+  explicit CrossEntropy(CrossEntropyOptions options = {});  // throws ConfigError if a weight or the smoothing is out of range
 
-  // Logits (..., K) of any float type; labels (...) int64. Does not wait for a device. DataError shows shapes and types that do
-  // not fit. RowError names an invalid label and its row. On a device that check would need a wait; there the sum is NaN instead,
-  // so that the step is skipped.
+  // Logits (..., K) of any float type; labels (...) int64. Does not wait for a device. Throws DataError, with shapes and types,
+  // if they do not fit. On the CPU, throws RowError for an invalid label and names its row. On a device that check would need a
+  // wait; there the sum is NaN instead, so that the step is skipped.
   [[nodiscard]] LossTerm operator()(const at::Tensor& logits, const at::Tensor& labels) const;
 
  private:

@@ -49,11 +49,11 @@ at::Tensor heads_of(const at::Tensor& x, std::int64_t heads) { return x.unflatte
 // The `parts` that stand side by side in `packed`, as heads; all but the last part are turned.
 std::vector<at::Tensor> turned_parts(const at::Tensor& packed, std::int64_t parts, const Rotary& rotary, std::int64_t heads,
                                      const Fused& fused) {
-  // The table may be longer, as for the kernels on a CPU.
+  // The table of angles may be longer than the sequence, as for the kernels on a CPU.
   const at::Tensor cos = rotary.cos.narrow(0, 0, packed.size(1)), sin = rotary.sin.narrow(0, 0, packed.size(1));
   if (kernels::has_device_turn(packed, parts, heads, cos) && choose<kFusedRotary>(fused))
     return kernels::device_turn_parts(packed, parts, parts - 1, heads, cos, sin);
-  // unbind: the parts' gradients are joined in one copy
+  // Uses unbind, because its backward pass joins the parts' gradients in one copy.
   std::vector<at::Tensor> all = packed.unflatten(-1, {parts, packed.size(-1) / parts}).unbind(-2);
   for (at::Tensor& part : all) part = heads_of(part, heads);
   for (std::size_t i = 0; i + 1 < all.size(); ++i) all[i] = turned(all[i], cos, sin);

@@ -12,8 +12,8 @@
 
 namespace millrace::nn {
 
-// The comments say what runs if a switch is on. If it is off, ATen's operations run one after the other; results are equal within
-// tolerance.
+// If a switch is on, the code does what the comment says. If it is off, ATen's operations run one after the other; results are
+// equal within tolerance.
 inline constexpr Switch kFusedRmsRows{"fused_rms_rows"};  // residual and RMS norm in one pass
 inline constexpr Switch kFusedSwiglu{"fused_swiglu"};     // silu(gate) * up in one pass
 inline constexpr Switch kFusedRotary{"fused_rotary"};     // queries and keys rotated in place in the packed product
@@ -37,7 +37,8 @@ struct Rotary {
 };
 Rotary rotary_table(std::int64_t length, std::int64_t head_width, double base, at::Device device);
 // Causal self-attention with rotary positions; pair i consists of the elements i and i + head_width / 2. `qkv` (B, T, 3 C) holds
-// queries, keys and values side by side; the result is (B, T, C). Do not use `qkv` afterwards: it may be rotated in place.
+// queries, keys and values side by side; the result is (B, T, C). Do not use `qkv` afterwards, because `qkv` may be rotated in
+// place.
 at::Tensor rotary_attention(const at::Tensor& qkv, const Rotary& rotary, std::int64_t heads, const Fused& fused);
 // The same attention for a single query of each row, q (B, 1, C). kv (B, T, 2 C) holds keys and values, `positions` (B) int64 the
 // position of each query; keys after that position are masked. The result is (B, 1, C). Do not use q and kv afterwards.

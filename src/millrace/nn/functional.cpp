@@ -116,7 +116,7 @@ at::Tensor gelu(const at::Tensor& x, Gelu kind) { return kernels::gelu(x, kind);
 
 at::Tensor gelu_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, Gelu kind, const Fused& fused) {
   const at::Tensor input = for_product(x);
-  // In fp32 the layer uses the faster product, Millrace's or the library's.
+  // An fp32 layer always calls kernels::gelu_linear, which uses the faster product, Millrace's or the library's.
   const auto ours = [&] { return input.scalar_type() == at::kFloat || takes_own_product(input, fused); };
   if (choose<kFusedGelu>(fused, input.is_cpu(), ours)) return kernels::gelu_linear(input, weight, bias, kind);
   return linear(nn::gelu(x, kind), weight, bias, fused);

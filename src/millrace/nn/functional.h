@@ -1,6 +1,6 @@
 // Functions for recipes. Each uses the fused kernel or the plain ATen path, as nn/fused.h decides. Both paths draw the same
-// random bits and one key per site, so turning off a switch changes no other result. Under autocast matrix products run in its
-// type, residuals stay fp32, norms and losses compute in fp32.
+// random bits and one key per site, so turning off a switch changes no other result. Under autocast, matrix products run in
+// autocast's type, residuals stay fp32, norms and losses compute in fp32.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,10 +18,11 @@ namespace millrace::nn {
 inline constexpr Switch kFusedDropout{"fused_dropout"};      // a mask of the same bits, then ATen's product
 inline constexpr Switch kFusedAttention{"fused_attention"};  // three products, then (T, T) scores, mask and softmax
 inline constexpr Switch kFusedNorm{"fused_norm"};            // dropout, add and at::layer_norm one after the other
-inline constexpr Switch kFusedGelu{"fused_gelu"};            // at::gelu, then dropout; its result is kept for the backward pass
-inline constexpr Switch kFusedLoss{"fused_loss"};            // log_softmax and nll_loss in fp32
-inline constexpr Switch kBf16Weights{"bf16_weights"};        // at::linear: autocast casts the weight in every forward pass
-inline constexpr Switch kFp32Products{"fp32_products"};      // at::linear
+// at::gelu, then dropout; their result is kept for the backward pass.
+inline constexpr Switch kFusedGelu{"fused_gelu"};
+inline constexpr Switch kFusedLoss{"fused_loss"};        // log_softmax and nll_loss in fp32
+inline constexpr Switch kBf16Weights{"bf16_weights"};    // at::linear: autocast casts the weight in every forward pass
+inline constexpr Switch kFp32Products{"fp32_products"};  // at::linear
 
 // `p` is the probability to drop an element: pass 0 outside training. With p = 0 no key is drawn.
 at::Tensor dropout(const at::Tensor& x, double p, const Fused& fused);
@@ -62,8 +63,8 @@ at::Tensor causal_self_attention(const at::Tensor& x, const QkvWeights& weights,
 at::Tensor full_self_attention(const at::Tensor& qkv, std::int64_t heads, const Fused& fused);
 
 // Cross-entropy summed over rows, computed in fp32. logits (..., V), target (...) int64; rows with target == ignore_index do not
-// count. Returns {sum (differentiable), count}, fp32 scalars. For a classifier's loss see nn/cross_entropy.h. DataError for other
-// shapes and types. RowError for a target outside 0..V-1 on the CPU (on a GPU LibTorch ends the process).
+// count. Returns {sum (differentiable), count}, fp32 scalars. For a classifier's loss see nn/cross_entropy.h. Throws DataError
+// for other shapes and types. Throws RowError for a target outside 0..V-1 on the CPU (on a GPU LibTorch ends the process).
 std::pair<at::Tensor, at::Tensor> cross_entropy_sum(const at::Tensor& logits, const at::Tensor& target, std::int64_t ignore_index,
                                                     const Fused& fused);
 

@@ -11,8 +11,8 @@
 
 namespace millrace::nn {
 
-// A row of the switchboard, by its name. If it is on, its fused operation is used; if it is off, the plain path that the comment
-// next to it names. It is declared once, next to the functions that use it.
+// A row of the switchboard, by its name. If the switch is on, its fused operation is used; if the switch is off, the plain path
+// that the comment next to it names. A switch is declared once, next to the functions that use it.
 struct Switch {
   std::string_view name;  // must live as long as the process
 };

@@ -14,10 +14,10 @@
 
 namespace millrace::nn {
 
-// The sum of (predicted - target)^2 over all values, computed in fp32, for any float types. RecipeError with both shapes unless
-// they are equal: broadcasting [n,1] against [n] would compare each value with all others.
+// The sum of (predicted - target)^2 over all values, computed in fp32, for any float types. Throws RecipeError with both shapes
+// unless they are equal, because broadcasting [n,1] against [n] would compare each value with all others.
 [[nodiscard]] LossTerm mean_squared_error(const at::Tensor& predicted, const at::Tensor& target);
-// The sum of |predicted - target|; otherwise as above.
+// The sum of |predicted - target|; for the rest see mean_squared_error().
 [[nodiscard]] LossTerm mean_absolute_error(const at::Tensor& predicted, const at::Tensor& target);
 
 }  // namespace millrace::nn

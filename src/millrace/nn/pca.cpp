@@ -164,7 +164,8 @@ ForegroundPca ForegroundPca::load(const std::filesystem::path& path) {
     throw DataError({"freq_mhz has " + std::to_string(pca.freq_mhz.size(0)) + " channels, mean_per_freq " + std::to_string(f),
                      path.string(), kAgain});
   }
-  // Takes only the facts that save() got, so that a run that reads its own components again keeps its state.
+  // Takes only the facts that save() got, without what save() itself wrote, so that a run that reads its own components again
+  // keeps its state.
   for (const auto& [name, value] : file.metadata()) {
     if (name != kForeground && name != kFrequencies) pca.facts[name] = value;
   }

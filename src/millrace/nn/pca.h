@@ -37,17 +37,17 @@ class ForegroundPca {
   // the signal is 1e-5 of the removed part.
   [[nodiscard]] at::Tensor clean(const at::Tensor& x, const Fused& fused = {}) const;
 
-  // Other contents of the file: "num_samples", "split_seed", "fingerprint" of the data; centres of the channels in MHz (may be
-  // undefined).
+  // Further entries of the file: "num_samples", "split_seed" and "fingerprint" of the data. `freq_mhz`: the centres of the
+  // channels in MHz (may be undefined).
   std::map<std::string, std::string> facts;
   at::Tensor freq_mhz;
 
   // Writes a safetensors file with fg_components (F, n_fg), signal_components (F, F - n_fg), eigenvalues, mean_per_freq and
-  // freq_mhz, all fp64. It is written under a temporary name, synced and renamed, so that a kill leaves no partial file.
-  // DataError with the reason if it can't be written.
+  // freq_mhz, all fp64. The file is written under a temporary name, synced and renamed, so that a kill leaves no partial file.
+  // Throws DataError with the reason if the file can't be written.
   void save(Fs& fs, const std::filesystem::path& path) const;
-  // Also reads the Python original's .pt file: a dict with the same names, whose fp32 is converted to fp64. DataError names the
-  // file if it is of another kind, if shapes do not fit each other, or if numbers are not finite.
+  // Also reads the Python original's .pt file: a dict with the same names, whose fp32 is converted to fp64. Throws DataError,
+  // which names the file, if the file is of another kind, if shapes do not fit each other, or if numbers are not finite.
   [[nodiscard]] static ForegroundPca load(const std::filesystem::path& path);
 
  private:
@@ -69,7 +69,8 @@ class PcaFit {
   [[nodiscard]] std::int64_t pixels() const noexcept { return pixels_; }
   [[nodiscard]] at::Tensor mean() const;
   [[nodiscard]] at::Tensor covariance() const;  // (F, F); needs at least two pixels
-  // The eigenvectors of the covariance in the order of falling eigenvalues. The largest entry of each is positive.
+  // Returns the eigenvectors of the covariance in descending order of eigenvalues. The sign of each vector is such that its
+  // largest entry is positive.
   [[nodiscard]] ForegroundPca finish(std::int64_t n_fg) const;
 
  private:

@@ -38,7 +38,8 @@ void to_planes(const ByteTables& of, const std::uint8_t* pixels, std::size_t cou
   }
 }
 
-// Converts in a single pass. On a CPU, passes over values that exceed the caches would cost more than decoding saves.
+// Converts in a single pass, because on a CPU several passes over values that exceed the caches would cost more than the fast
+// decoding of images saves.
 at::Tensor on_host(const at::Tensor& images) {
   const kernels::OperationSpan span("millrace::to_planes", images);
   static const ByteTables of = byte_tables();

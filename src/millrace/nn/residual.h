@@ -13,7 +13,7 @@ namespace millrace::nn {
 
 // The comments name the operations that run if a switch is off. Results are equal within tolerance; those of kLeanNorms to the
 // bit.
-// ATen's group norm, then SiLU; its instance norm, then leaky ReLU. A convolution adds its bias itself.
+// kFusedGroupNorm: ATen's group norm, then SiLU; ATen's instance norm, then leaky ReLU. A convolution adds its bias itself.
 inline constexpr Switch kFusedGroupNorm{"fused_group_norm"};
 inline constexpr Switch kLeanNorms{"lean_norms"};                // the norm's result is kept for the convolution's gradient
 inline constexpr Switch kPhasedUpsampling{"phased_upsampling"};  // at::upsample_nearest3d, then at::conv3d
@@ -25,7 +25,8 @@ inline constexpr Switch kVoxelProducts{"voxel_products"};        // at::conv3d
 at::Tensor group_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, std::int64_t groups, double eps,
                       bool silu, const Fused& fused);
 
-// group_norm(), then a convolution with weight (O, C, 3, 3, 3), bias (O) and padding 1. Under autocast in its type.
+// group_norm(), then a convolution with weight (O, C, 3, 3, 3), bias (O) and padding 1. Under autocast, the convolution is
+// computed in autocast's type.
 at::Tensor normed_conv3d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, std::int64_t groups, double eps,
                          bool silu, const at::Tensor& conv_weight, const at::Tensor& conv_bias, const Fused& fused);
 
@@ -34,12 +35,12 @@ at::Tensor normed_conv3d(const at::Tensor& x, const at::Tensor& weight, const at
 at::Tensor instance_norm_leaky(const at::Tensor& x, double eps, double slope, const Fused& fused);
 
 // Repeats each voxel of x (N, C, D, H, W) to 2 x 2 x 2, then convolves with weight (O, C, 3, 3, 3), bias (O) and padding 1.
-// Result (N, O, 2D, 2H, 2W). Under autocast in its type.
+// Result (N, O, 2D, 2H, 2W). Under autocast, the convolution is computed in autocast's type.
 at::Tensor upsampled_conv3d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, const Fused& fused);
 
 // Pads x (N, C, D, H, W) with `padding` zeros on each side and convolves it with weight (O, C, K, K, K) every `stride` voxels;
-// bias is (O) or undefined. Under autocast in its type. If the result has few voxels and many channels, it is computed as matrix
-// products.
+// bias is (O) or undefined. Under autocast, the convolution is computed in autocast's type. If the result has few voxels and
+// many channels, it is computed as matrix products.
 at::Tensor conv3d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, std::int64_t stride,
                   std::int64_t padding, const Fused& fused);
 

@@ -13,7 +13,7 @@
 namespace millrace::nn {
 
 // The comments name the operations that run if a switch is off; results are equal within tolerance.
-// convolutions of one channel, or with as many groups as channels; at::grid_sampler
+// kStencils: convolutions of one channel, or with as many groups as channels; at::grid_sampler
 inline constexpr Switch kStencils{"stencils"};
 inline constexpr Switch kFusedPooling{"fused_pooling"};   // exp, two poolings, a division
 inline constexpr Switch kFusedRmsNorm{"fused_rms_norm"};  // square, mean, rsqrt, product, SiLU

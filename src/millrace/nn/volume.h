@@ -11,7 +11,7 @@ namespace millrace::nn {
 
 // The comments name the operations that run if a switch is off; results are equal within tolerance.
 inline constexpr Switch kFusedActivation{"fused_activation"};  // where, multiply, add and divide one after the other
-inline constexpr Switch kFusedPadding{"fused_padding"};        // at::cat, then at::pad; forward equal to the bit
+inline constexpr Switch kFusedPadding{"fused_padding"};        // at::cat, then at::pad; the forward pass is equal to the bit
 // Off: padding, then at::conv3d. Volumes that are not channels-last and strides other than 1 always run so.
 inline constexpr Switch kDirectConvolution{"direct_convolution"};
 
@@ -19,7 +19,8 @@ inline constexpr Switch kDirectConvolution{"direct_convolution"};
 at::Tensor smooth_leaky(const at::Tensor& x, const Fused& fused);
 
 // A convolution with kernel 3 over x (N, C, D, H, W), followed by the channels of `more` if it is defined, padded circularly by
-// one. Result (N, out, D/stride, H/stride, W/stride), rounded up. Under autocast in its type.
+// one. Result (N, out, D/stride, H/stride, W/stride), rounded up. Under autocast, the convolution is computed in autocast's
+// type.
 at::Tensor circular_conv3d(const at::Tensor& x, const at::Tensor& more, const at::Tensor& weight, const at::Tensor& bias,
                            std::int64_t stride, const Fused& fused);
 

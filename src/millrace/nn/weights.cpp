@@ -120,7 +120,8 @@ Names names_of(const torch::nn::Module& module) {
   return wanted;
 }
 
-// Sets Wanted::stored. Returns the tensors of the file that the module does not have.
+// For each tensor of the module, stores in Wanted::stored the tensor of the file that it takes. Returns the tensors of the file
+// that the module does not have.
 std::vector<const Stored*> match(Names& wanted, const std::vector<Stored>& all) {
   std::vector<const Stored*> others;
   for (const Stored& tensor : all) {
@@ -151,7 +152,7 @@ std::string type_of(const at::Tensor& value) {
   return std::string(dtype ? name_of(*dtype) : "another type");
 }
 
-// Why a tensor can't be copied; "" if it can.
+// Says why a tensor can't be copied; "" if it can.
 std::string unlike(const Stored& stored, const at::Tensor& value) {
   const at::ScalarType type = scalar_type_of(stored.dtype);
   if (!std::ranges::equal(stored.shape, value.sizes())) return to_text(stored.shape) + " in the file, " + shape_text(value);
@@ -165,7 +166,7 @@ struct Problems {
   // Beginnings of a missing name and of the nearest name in the file, up to the point from which they agree.
   std::string before, after;
 
-  // Finds the beginnings that `rename` would need.
+  // Finds the two beginnings of names that `rename` would need to map one name to the other.
   void suggest(std::string in_file, std::string in_module) {
     if (!before.empty() || in_file.empty()) return;
     while (!in_file.empty() && !in_module.empty() && in_file.back() == in_module.back() && in_file.back() != '.') {

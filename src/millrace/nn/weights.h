@@ -25,8 +25,8 @@
 namespace millrace::nn {
 
 struct LoadOptions {
-  // Only tensors whose names begin with `prefix` ("features.") are used; their names continue after it. `prefix` is looked for
-  // in the file's names, and then in these names without the parts that wrappers add.
+  // Only tensors whose names begin with `prefix` ("features.") are used, and the prefix is removed from their names. `prefix` is
+  // looked for in the file's names, and then in these names without the parts that wrappers add.
   std::string prefix = "";
   // Maps the beginning of a name in the file, after `prefix`, to its beginning in the module: {{"conv1.", "first.conv."}}. If
   // several beginnings fit, the longest is replaced.
@@ -45,9 +45,10 @@ struct LoadedWeights {
 
 // Copies the tensors of a .safetensors file or a file of Python's torch.save into the parameters and buffers of `module`, by
 // name, in the module's number format and on its device. Only tensors that are taken are read, one at a time. If a file has a
-// part "state_dict" or "model_state_dict" (checkpoints of Lightning and others), only that part counts. Text that wrappers add to
-// names is ignored: see plain_name(). All names and shapes are checked before the first value is changed. DataError names what is
-// missing, unexpected or of another shape or type, with the nearest name. DataError also if the file can't be read.
+// part "state_dict" or "model_state_dict" (checkpoints of Lightning and others), only that part counts. Text that wrappers add
+// to names is ignored: see plain_name(). All names and shapes are checked before the first value is changed. Throws DataError,
+// which names what is missing, unexpected or of another shape or type, with the nearest name. Throws DataError also if the file
+// can't be read.
 LoadedWeights load_weights(torch::nn::Module& module, const std::filesystem::path& file, const LoadOptions& options = {});
 
 // The name without the parts that Python's wrappers add: each "module." (DistributedDataParallel) and "_orig_mod."
@@ -63,9 +64,11 @@ class FrozenPart {
   [[nodiscard]] const std::filesystem::path& file() const noexcept { return file_; }
   // Loads `module`, which is this object, from the file. Returns LoadedWeights::notices. Throws as load_weights() does.
   std::vector<std::string> load_file(torch::nn::Module& module);
-  // SHA-256 of names and values after load_file(), in hexadecimal digits; "" before. Equal for the same weights in another file.
+  // SHA-256 of names and values after load_file(), in hexadecimal digits; "" before load_file(). Equal for the same weights in
+  // another file.
   [[nodiscard]] const std::string& identity() const noexcept { return identity_; }
-  void set_identity(std::string identity) { identity_ = std::move(identity); }  // for weights that come from a snapshot
+  // For weights that come from a snapshot instead of load_file().
+  void set_identity(std::string identity) { identity_ = std::move(identity); }
 
  private:
   std::filesystem::path file_;
@@ -94,7 +97,7 @@ using Frozen = torch::nn::ModuleHolder<FrozenImpl<Impl>>;
 struct NamedPart {
   std::string name;
   FrozenPart* part = nullptr;
-  torch::nn::Module* module = nullptr;  // the same object
+  torch::nn::Module* module = nullptr;  // the same object as the frozen part, seen as a module
 };
 [[nodiscard]] std::vector<NamedPart> frozen_parts(torch::nn::Module& model);
 

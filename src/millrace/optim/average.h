@@ -1,4 +1,4 @@
-// A running mean of the weights. It is often better than the last weights, and it never influences the training.
+// A running mean of the weights. The mean is often better than the last weights, and never influences the training.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,12 +17,12 @@ class Average {
   // Keeps references to the parameters. The average starts at their present values.
   Average(const std::vector<ParameterGroup>& groups, double decay);
 
-  void update(const at::Tensor& skip);  // scalar f32 on the device; 1 = nothing changes
+  void update(const at::Tensor& skip);  // `skip`: scalar f32 on the device; 1 = nothing changes
 
-  // The averaged weights by parameter name. These are the live tensors: copy them if they must not change with the next update.
+  // The averaged weights by parameter name. The next update changes these tensors, so copy them to keep their values.
   [[nodiscard]] const Tensors& weights() const noexcept { return weights_; }
   [[nodiscard]] const at::Tensor& updates() const noexcept { return updates_; }  // scalar f32: number of updates
-  // SnapshotError if a weight is missing or has another shape; then nothing is changed.
+  // Throws SnapshotError if a weight is missing or has another shape; then nothing is changed.
   void load(const Tensors& weights, const at::Tensor& updates);
 
  private:
@@ -43,7 +43,7 @@ class AverageInUse {
   AverageInUse& operator=(const AverageInUse&) = delete;
 
  private:
-  std::vector<std::pair<at::Tensor, at::Tensor>> originals_;  // a parameter, and the memory of its own weights
+  std::vector<std::pair<at::Tensor, at::Tensor>> originals_;  // each parameter, and the memory of the parameter's own weights
 };
 
 }  // namespace millrace::optim

@@ -235,7 +235,7 @@ struct Optimizer::Impl {
     if (shares != nullptr) spread();
   }
 
-  // Sends all ranks the new values of all parameters that had a gradient.
+  // Sends the new values of all parameters that had a gradient to all ranks.
   void spread() const {
     std::vector<at::Tensor> values;
     std::vector<int> from;

@@ -16,11 +16,11 @@ namespace millrace::optim {
 
 // The settings of one run. warmup_frac becomes warmup_steps if the schedule has an end and warmup_steps are not given.
 // learning_rate is scaled to `global_batch` by the rule lr_scaling (linear: Goyal et al. 2017, arXiv:1706.02677; sqrt: keeps the
-// noise of Adam's steps). total_steps and global_batch are 0 if they are not known; they then change nothing. ConfigError if
-// lr_scaling has no reference batch.
+// noise of Adam's steps). total_steps and global_batch are 0 if they are not known; both then change nothing. Throws ConfigError
+// if lr_scaling has no reference batch.
 [[nodiscard]] OptimConfig settled(OptimConfig config, std::int64_t total_steps, std::int64_t global_batch);
 
-// ConfigError if the schedule needs a number that is missing: total_steps (linear, cosine, warmup_cosine, cosine_floor,
+// Throws ConfigError if the schedule needs a number that is missing: total_steps (linear, cosine, warmup_cosine, cosine_floor,
 // one_cycle) or decay_every (step). total_steps is 0 if the run has no end.
 void check_schedule(const OptimConfig& config, std::int64_t total_steps);
 
@@ -31,8 +31,8 @@ void check_schedule(const OptimConfig& config, std::int64_t total_steps);
 //   cosine, warmup_cosine   min + (base - min) * (1 + cos(pi * t)) / 2
 //   cosine_floor            max(min, base * (1 + cos(pi * t)) / 2); a warm-up given as a share is rounded up to whole steps
 //   step                    base * decay_factor ^ floor(s / decay_every), not below min
-// one_cycle rises along half a cosine from base / 25 to base at step R - 1 and falls along another to min at the last step; R is
-// W, or 30 % of the steps when W is 0.
+// one_cycle rises along half a cosine from base / 25 to base at step R - 1 and falls along another half cosine to min at the
+// last step; R is W, or 30 % of the steps when W is 0.
 [[nodiscard]] double learning_rate_at(const OptimConfig& config, std::int64_t step, std::int64_t total_steps);
 
 // Reduce-on-plateau as torch.optim.lr_scheduler.ReduceLROnPlateau, mode "min", except for values below 0: the relative threshold
@@ -42,9 +42,9 @@ class Plateau {
   explicit Plateau(const OptimConfig& config);
   // Call after each validation; NaN and infinity count as no improvement.
   void observe(double metric);
-  [[nodiscard]] double factor() const noexcept { return factor_; }  // the caller multiplies the base rate by it
+  [[nodiscard]] double factor() const noexcept { return factor_; }  // factor by which the caller multiplies the base rate
   [[nodiscard]] Json state() const;
-  void load_state(const SavedJson& state);  // SnapshotError if state() can't have written the JSON
+  void load_state(const SavedJson& state);  // throws SnapshotError if state() can't have written the JSON
 
  private:
   double decay_;

@@ -14,7 +14,8 @@
 namespace millrace::optim {
 namespace {
 
-constexpr double kLeastSpread = 0.01;  // relative to the mean: otherwise each ripple of a loss that hardly moves would be a spike
+// Relative to the mean; without this least deviation, each ripple of a loss that hardly moves would be a spike.
+constexpr double kLeastSpread = 0.01;
 
 }  // namespace
 

@@ -24,7 +24,7 @@ class SpikeRule {
   at::Tensor judge(const at::Tensor& values, const at::Tensor& bad);
 
   [[nodiscard]] State state() const;    // "spike_window" [kWindow, count] f64, "spike_seen" f64
-  void load_state(const State& state);  // SnapshotError if the state does not fit; then nothing is changed
+  void load_state(const State& state);  // throws SnapshotError if the state does not fit; then nothing is changed
 
  private:
   double zscore_;

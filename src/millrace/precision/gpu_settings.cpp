@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* kWorkspace = "CUBLAS_WORKSPACE_CONFIG";
 constexpr const char* kFixedWorkspace =
-    ":4096:8";  // cuBLAS: if several streams work, only a workspace of fixed size gives repeatable bits
+    ":4096:8";  // if several streams work, cuBLAS repeats its bits only with a workspace of fixed size
 
 void fix_workspace() {
   ::setenv(kWorkspace, kFixedWorkspace, /*replace=*/0);

@@ -15,12 +15,12 @@ struct GpuSettings {
   std::string convolutions_reason;
 };
 
-// `deterministic` is train.deterministic. `timed` is device.cudnn, nullopt = auto. Timing may choose another algorithm in each
-// run, so if bits must repeat, cuDNN uses its rules regardless of `timed`.
+// `deterministic` is the setting train.deterministic. `timed` is device.cudnn, nullopt = auto. Timing may choose another
+// algorithm in each run. So if bits must repeat, cuDNN uses its own rules, whatever `timed` is.
 [[nodiscard]] GpuSettings choose_gpu_settings(bool deterministic, std::optional<bool> timed, c10::Device device);
 
 // Applies the settings to the whole process; no effect on a CPU. Call it before the first operation on the GPU, because cuBLAS
-// reads the environment when it starts. ConfigError if CUBLAS_WORKSPACE_CONFIG has a value with which bits do not repeat.
+// reads the environment when it starts. Throws ConfigError if CUBLAS_WORKSPACE_CONFIG has a value with which bits do not repeat.
 void use_gpu_settings(const GpuSettings& settings, c10::Device device);
 
 }  // namespace millrace::precision

@@ -12,12 +12,12 @@ namespace millrace::precision {
 
 struct LossScaleOptions {
   double initial = 65536.0;
-  double growth = 2.0;                  // factor after growth_interval good steps in a row
-  double backoff = 0.5;                 // factor after a step whose gradients were not finite
-  std::int64_t growth_interval = 2000;  // torch's default, as are the other three
+  double growth = 2.0;                  // multiplies the scale after growth_interval good steps in a row
+  double backoff = 0.5;                 // multiplies the scale after a step whose gradients were not finite
+  std::int64_t growth_interval = 2000;  // this and the three defaults above are torch's
 };
 
-// Follows torch.amp.GradScaler step by step. No function reads a device value on the host.
+// Scales as torch.amp.GradScaler does, step by step. No function reads a device value on the host.
 class LossScale {
  public:
   explicit LossScale(c10::Device device, LossScaleOptions options = {});
@@ -26,8 +26,8 @@ class LossScale {
   // Call this after each step. `found_inf`: scalar f32, 1 if a gradient was not finite, otherwise 0.
   void update(const at::Tensor& found_inf);
 
-  [[nodiscard]] State state() const;    // "loss_scale" (f32) and "growth_tracker" (i32), the live tensors
-  void load_state(const State& state);  // SnapshotError if an entry is missing or not a scalar; then nothing is changed
+  [[nodiscard]] State state() const;    // "loss_scale" (f32) and "growth_tracker" (i32); the tensors themselves, not copies
+  void load_state(const State& state);  // throws SnapshotError if an entry is missing or not a scalar; then nothing is changed
 
  private:
   LossScaleOptions options_;

@@ -11,8 +11,10 @@
 namespace millrace::precision {
 namespace {
 
-constexpr double kForget = 0.01;   // weight of the newest step in the running share of steps that overflowed
-constexpr double kTooMany = 0.25;  // the first descent of the scale from 65,536 to 1 reaches 0.16 by itself
+constexpr double kForget = 0.01;  // weight of the newest step in the running share of steps that overflowed
+// Limit for the share of steps that overflow. While the scale falls from 65,536 to 1 for the first time, the share reaches 0.16
+// without any fault.
+constexpr double kTooMany = 0.25;
 constexpr double kLowest = 1.0;
 constexpr double kInARow = 3;
 

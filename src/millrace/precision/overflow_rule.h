@@ -23,9 +23,10 @@ class OverflowRule {
   void update(const at::Tensor& bad, const at::Tensor& in_a_row, const at::Tensor& scale);
 
   [[nodiscard]] bool given_up() const;       // waits for the device
-  [[nodiscard]] std::string reason() const;  // why it gave up, one line; waits for the device
+  [[nodiscard]] std::string reason() const;  // why the format was given up, one line; waits for the device
 
-  [[nodiscard]] State state() const;    // "overflow_rate", "overflow_scale", "gave_up": scalar f32, the live tensors
+  // "overflow_rate", "overflow_scale", "gave_up": scalar f32; the tensors themselves, not copies.
+  [[nodiscard]] State state() const;
   void load_state(const State& state);  // takes the entries that exist; the others stay unchanged
 
  private:

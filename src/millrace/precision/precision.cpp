@@ -18,7 +18,7 @@ namespace millrace::precision {
 
 namespace {
 
-constexpr std::size_t kRounds = 3;  // rounds of a trial; in the first, each format also sets things up
+constexpr std::size_t kRounds = 3;  // Rounds of a trial. In the first round, each format also sets up what it needs.
 constexpr double kLossTolerance = 0.02;
 constexpr double kNormTolerance = 0.10;
 constexpr double kCosine = 0.9;
@@ -28,7 +28,7 @@ constexpr int kTensorCores = 7;  // first compute capability with fast fp16 prod
 
 using Trials = std::array<Trial, kRounds>;
 
-// The trials of objective number i.
+// Returns the trials of the objective with number i.
 Trials objective_of(const Trials& trials, std::size_t i) {
   Trials all;
   for (std::size_t round = 0; round < kRounds; ++round) all[round] = i == 0 ? trials[round] : trials[round].others.at(i - 1);

@@ -27,9 +27,11 @@ struct Trial {
   double step_ms = 0;
   double loss = 0;
   double gradient_norm = 0;
-  double gradient_cosine = 1;        // cosine between this gradient and that of the previous fp32 trial
-  std::string objective = {};        // "" if the step has one objective
-  std::vector<Trial> others = {};    // the other objectives of the step; each must agree; step_ms is the time of the whole step
+  double gradient_cosine = 1;  // cosine between this gradient and that of the previous fp32 trial
+  std::string objective = {};  // "" if the step has one objective
+  // The same measurements for the other objectives of the step; each objective must agree. step_ms is the time of the whole
+  // step.
+  std::vector<Trial> others = {};
   double worst_gradient = 0;         // the largest relative error of a parameter's gradient against the same fp32 trial
   std::string worst_parameter = {};  // the parameter with that error
   std::optional<double> busy_ms =

@@ -13,9 +13,9 @@
 
 namespace millrace::precision {
 
-// `wish` is device.tf32. nullopt = auto: TF32 is on if the step computes in 16 bits, which round more than TF32 does. It is off
-// if the step computes in fp32, so that products and convolutions are exact. `format`: the step's format (nullopt = fp32).
-// `capability`: the GPU's. The reason is "" for auto on a device without TF32.
+// `wish` is the setting device.tf32. nullopt = auto: TF32 is on if the step computes in 16 bits, which round more than TF32
+// does. TF32 is off if the step computes in fp32, so that products and convolutions are exact. `format`: the step's format
+// (nullopt = fp32). `capability`: the GPU's. The reason is "" for auto on a device without TF32.
 [[nodiscard]] Chosen<bool> choose_tf32(std::optional<bool> wish, c10::Device device, std::pair<int, int> capability,
                                        std::optional<c10::ScalarType> format);
 // Like the choose_tf32() above, with the capability of `device`, a device of this machine.

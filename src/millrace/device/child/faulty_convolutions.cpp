@@ -1,4 +1,4 @@
-// A library that tests load before LibTorch. It computes LibTorch's weight gradients, but with the mistake that
+// A library that tests load before LibTorch. The library computes LibTorch's weight gradients, but with the mistake that
 // MILLRACE_MISTAKE names.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/convolution_backward_native.h>

@@ -1,5 +1,5 @@
-// The program millrace-convolutions computes bf16 convolutions that may hang, crash or write outside their memory. It is
-// separate so that such faults can't harm the run (device/convolution_trial.h). device/detail/convolution_job.h describes the
+// The program millrace-convolutions computes bf16 convolutions that may hang, crash or write outside their memory. The program
+// is separate so that such faults can't harm the run (device/convolution_trial.h). device/detail/convolution_job.h describes the
 // job and the answers.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/convolution.h>
@@ -125,7 +125,8 @@ class Reference {
   }
   [[nodiscard]] static at::Tensor laid_out(const at::Tensor& tensor, const Unit& unit) {
     const auto last = tensor.dim() == 5 ? at::MemoryFormat::ChannelsLast3d : at::MemoryFormat::ChannelsLast;
-    const at::Tensor narrow = tensor.to(at::kBFloat16);  // a copy, so that reads beyond its borders are also noticed
+    // A copy in watched memory, so that reads beyond its borders are also noticed.
+    const at::Tensor narrow = tensor.to(at::kBFloat16);
     return unit.channels_last && tensor.dim() > 3 ? narrow.contiguous(last) : narrow;
   }
   [[nodiscard]] at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) const {

@@ -19,7 +19,7 @@ struct Block {
   unsigned char junk = 0;
 
   [[nodiscard]] unsigned char* base() const { return data - zone; }
-  // Number of bytes before the block from the farthest overwritten byte to the block.
+  // Returns the distance, in bytes, from the block to the farthest overwritten byte before it.
   [[nodiscard]] std::size_t written_before() const {
     const unsigned char* const at = std::find_if(base(), data, [this](unsigned char byte) { return byte != junk; });
     return static_cast<std::size_t>(data - at);

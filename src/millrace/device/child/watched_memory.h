@@ -1,5 +1,5 @@
-// Memory with watched borders. It detects writes outside a tensor, or outside memory that oneDNN requested, even if the program
-// does not crash.
+// Memory with watched borders, which detects writes outside a tensor, or outside memory that oneDNN requested, even if the
+// program does not crash.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@ namespace millrace::device {
 class WatchedMemory {
  public:
   WatchedMemory(unsigned char junk, std::size_t zone_bytes);
-  ~WatchedMemory();  // blocks that still exist are no longer watched
+  ~WatchedMemory();  // blocks that outlive this object are no longer watched
   WatchedMemory(const WatchedMemory&) = delete;
   WatchedMemory& operator=(const WatchedMemory&) = delete;
 

@@ -1,4 +1,5 @@
-// libmillrace_cuda.so: all of Millrace's code that needs CUDA. It links LibTorch's CUDA libraries, which registers their kernels.
+// libmillrace_cuda.so: all of Millrace's code that needs CUDA. The library links LibTorch's CUDA libraries, which registers
+// their kernels.
 #include <c10/core/AllocatorConfig.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAException.h>
@@ -33,8 +34,9 @@ void let_segments_grow() {
   c10::CachingAllocator::setAllocatorSettings("expandable_segments:True");
 }
 
-// True if the allocator's segments can grow. A vGPU may not map memory into addresses that are reserved before, and in WSL the
-// driver refuses the kind of memory that LibTorch asks for (pytorch/pytorch#192330): the first tensor would end the run.
+// True if the allocator's segments can grow. They can't on a vGPU that may not map memory into addresses that are reserved
+// before. They can't in WSL either: the driver refuses the kind of memory that LibTorch asks for (pytorch/pytorch#192330), and
+// the first tensor would end the run.
 bool segments_can_grow(int devices) {
   if (::access("/dev/dxg", F_OK) == 0) return false;  // WSL
   void* const driver = ::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);

@@ -15,7 +15,7 @@ __device__ ExpSum from_lane(const ExpSum& mine, int distance) {
   return {__shfl_xor_sync(0xFFFFFFFFU, mine.largest, distance), __shfl_xor_sync(0xFFFFFFFFU, mine.sum, distance)};
 }
 
-// Joins the sums of the kPerRow threads of a row, and returns the result to each of them.
+// Joins the sums of the kPerRow threads of a row, and returns the result to each of these threads.
 template <int kPerRow>
 __device__ ExpSum over_row(ExpSum mine) {
   for (int distance = 16; distance > 0; distance /= 2) mine.join(from_lane(mine, distance));

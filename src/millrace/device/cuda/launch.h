@@ -10,7 +10,7 @@ namespace millrace::device {
 using kernels::Piece;
 using kernels::with_types;
 
-// The sum over the 32 lanes of a warp, returned to each lane. All lanes must take part.
+// Returns to each of a warp's 32 lanes the sum of `value` over these lanes. All lanes must take part.
 __device__ inline float over_warp(float value) {
   for (int distance = 16; distance > 0; distance /= 2) value += __shfl_xor_sync(0xFFFFFFFFU, value, distance);
   return value;

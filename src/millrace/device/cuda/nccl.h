@@ -7,7 +7,7 @@
 
 namespace millrace::device {
 
-// The result lives as long as the program. Null in a build without NCCL, with the reason.
+// Returns an object that lives as long as the program. In a build without NCCL, returns null, and `reason` says why.
 [[nodiscard]] RankGroups* nccl_groups(std::string& reason);
 
 }  // namespace millrace::device

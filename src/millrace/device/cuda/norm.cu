@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(32 * kWarps) norm_forward(NormForward args, st
   }
 }
 
-// `partial` (2, blocks, width): each block's part of the gradients of weight and bias.
+// `partial` (2, blocks, width): each block's summand of the gradients of weight and bias.
 template <class R, class Y, int kGroups>
 __global__ void __launch_bounds__(32 * kWarps)
     norm_backward(NormBackward args, std::int64_t rows, const RecordedSite* recorded, float* partial) {

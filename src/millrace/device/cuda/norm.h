@@ -13,7 +13,7 @@ namespace millrace::device {
 // null: those of args.keep are used.
 [[nodiscard]] cudaError_t launch_norm_forward(const kernels::detail::NormForward& args, std::int64_t rows,
                                               const kernels::detail::RecordedSite* recorded, cudaStream_t stream);
-// `partial` (2, blocks, width): each block's part of the gradients of weight and bias. The kernel writes all of it.
+// `partial` (2, blocks, width): each block's summand of the gradients of weight and bias. The kernel writes all of it.
 [[nodiscard]] cudaError_t launch_norm_backward(const kernels::detail::NormBackward& args, std::int64_t rows, std::int64_t blocks,
                                                const kernels::detail::RecordedSite* recorded, float* partial,
                                                cudaStream_t stream);

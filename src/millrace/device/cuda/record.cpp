@@ -30,7 +30,7 @@ Pool pool_of(c10::DeviceIndex index) {
   return pool;
 }
 
-// The stream on which all recordings of a device are made. It must not be the default stream.
+// The stream on which all recordings of a device are made. This stream must not be the default stream.
 c10::cuda::CUDAStream stream_of(c10::DeviceIndex index) {
   static std::mutex mutex;
   static std::map<c10::DeviceIndex, c10::cuda::CUDAStream> streams;
@@ -60,8 +60,8 @@ class Graph final : public at::cuda::CUDAGraph {
   }
 
  private:
-  // LibTorch 2.15's function restores everything. LibTorch 2.11's function would throw too early, so its clean-up is repeated
-  // here.
+  // LibTorch 2.15's function restores everything. LibTorch 2.11's would throw before it has restored everything, so the rest of
+  // its clean-up is repeated here.
   template <class OfEitherTorch>
   static void end(OfEitherTorch& graph) noexcept {
     try {

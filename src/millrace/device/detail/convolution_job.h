@@ -4,7 +4,7 @@
 //   right UNIT
 //   wrong UNIT WHAT             WHAT is "0.52 of its size off", "not finite", …
 //   untried UNIT WHY            no verdict
-// After a write outside its memory the program ends with status 0.
+// After a pass that wrote outside its memory, the program ends with status 0, and another process tries the other units.
 #pragma once
 
 #include <string>

@@ -27,7 +27,7 @@ using NoDeviceEntry = const char* (*)();
 // Says why CUDA offers no GPU. `error` is the result of cudaGetDeviceCount(), and `said` is its text. `driver` and `runtime` are
 // the versions of CUDA as CUDA writes them, 12040 for 12.4. `visible` is CUDA_VISIBLE_DEVICES; null if it is not set.
 [[nodiscard]] inline std::string why_no_device(int error, const std::string& said, int driver, int runtime, const char* visible) {
-  constexpr int kOldDriver = 35, kNoDevice = 100, kNotReady = 802;  // of cudaError_t
+  constexpr int kOldDriver = 35, kNoDevice = 100, kNotReady = 802;  // values of cudaError_t
   const auto version = [](int of) { return std::to_string(of / 1000) + "." + std::to_string(of % 1000 / 10); };
   if (error == kOldDriver)
     return "the NVIDIA driver is for CUDA " + version(driver) + " and LibTorch needs CUDA " + version(runtime) +

@@ -25,7 +25,8 @@ class CudaKernels : public testing::Test {
 // Compares the results of `function` and the gradients of its inputs on the GPU with those on the CPU. Each difference may be
 // at most `tolerance`, relative to the largest number, or to 1 if all numbers are smaller.
 void expect_the_cpu(const Computes& function, const Numbers& inputs, double tolerance, const std::string& what);
-// The tolerance for one rounding to the type, or for some fp32 operations.
+// The largest difference that expect_the_cpu() should allow for results of `type`: in fp32 the rounding errors of some
+// operations, otherwise a single rounding to `type`.
 double tolerance_of(at::ScalarType type);
 
 }  // namespace millrace::device

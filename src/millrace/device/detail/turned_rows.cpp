@@ -16,8 +16,8 @@ constexpr std::array<std::int64_t, 2> kWhereUnknown = {std::int64_t{512} << 10U,
 std::int64_t up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 std::int64_t rounded_up(std::int64_t a, std::int64_t b) { return up(a, b) * b; }
 
-// The number of columns of a transposed row. It may be slightly more than `columns`, if that gives fewer pieces to multiply,
-// each an even part of a tile.
+// The number of columns of a transposed row. The number may be slightly more than `columns`, if that gives fewer pieces to
+// multiply, each an even part of a tile.
 std::int64_t turned_columns(std::int64_t columns) {
   const std::int64_t least = rounded_up(columns, 2);
   const auto pieces = [](std::int64_t width) {

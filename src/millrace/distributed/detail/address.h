@@ -5,12 +5,13 @@
 
 namespace millrace::distributed {
 
-// This machine's address on the route to `host`: "127.0.0.1" if `host` is a loopback name of this machine. DistributedError if
-// the name is unknown.
+// Returns this machine's address on the route to `host`: "127.0.0.1" if `host` is a loopback name of this machine. Throws
+// DistributedError if the name is unknown.
 [[nodiscard]] std::string address_towards(const std::string& host);
 
-// A listening socket on the address of `host`, which must be this machine's. Port 0 = any free port, which is returned in `port`.
-// The caller closes the socket. DistributedError if the port is taken or the address is another machine's.
+// Returns a socket that listens on the address of `host`, which must be this machine's. `port` 0 = any free port, whose number
+// is then stored in `port`. The caller closes the socket. Throws DistributedError if the port is taken or the address is another
+// machine's.
 [[nodiscard]] int listen_on(const std::string& host, int& port);
 
 }  // namespace millrace::distributed

@@ -24,7 +24,7 @@ bool has_failed(c10d::Backend& group) {
   try {
     return group.getError() != c10d::ErrorType::SUCCESS;
   } catch (const std::exception&) {
-    return false;  // this backend does not implement the call
+    return false;  // this backend does not implement getError()
   }
 }
 

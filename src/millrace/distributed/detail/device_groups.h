@@ -42,7 +42,7 @@ class DeviceGroups {
   bool ended_ = false;
 };
 
-// True if the current stream of `device` finishes its work within that time. Always true for a CPU, which has no such work.
+// True if the current stream of `device` finishes its work within `seconds`. Always true for a CPU, which has no such work.
 [[nodiscard]] bool stream_ends_within(at::Device device, double seconds);
 
 }  // namespace millrace::distributed

@@ -162,8 +162,8 @@ std::vector<at::Tensor> GradientBuckets::receive() {
   return sums;
 }
 
-// The new order has first the gradients in the order of their arrival on rank 0, then the remaining gradients. The result of
-// receive() stays valid, because it has its own memory.
+// Agrees on a new order: first the gradients that have arrived, in the order of their arrival on rank 0, then the others. The
+// result of receive() stays valid, because that result has its own memory.
 void GradientBuckets::agree_on_order() {
   order_agreed_ = true;
   std::vector<std::size_t> order = std::exchange(arrivals_, {});

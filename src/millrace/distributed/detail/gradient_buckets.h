@@ -53,7 +53,7 @@ class GradientBuckets final : public GradientSums {
   struct Bucket;
   struct Slot {
     std::size_t bucket = 0;
-    at::Tensor view;  // part of its bucket, with the sizes and strides of the parameter
+    at::Tensor view;  // the parameter's section of its bucket, with the sizes and strides of the parameter
     bool filled = false;
   };
   void lay_out(const std::vector<std::size_t>& order);
@@ -68,7 +68,7 @@ class GradientBuckets final : public GradientSums {
   Guard guard_;
   std::vector<Bucket> buckets_;
   std::vector<Slot> slots_;            // one for each parameter
-  std::vector<std::size_t> arrivals_;  // parameters in the order of their arrival in the first step
+  std::vector<std::size_t> arrivals_;  // indices of parameters, in the order in which their gradients arrived in the first step
   bool order_agreed_ = false;
   std::mutex mutex_;  // guards the members below: gradients arrive in autograd's threads
   at::Tensor factor_;

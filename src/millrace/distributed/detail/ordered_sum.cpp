@@ -17,7 +17,7 @@ at::Tensor bytes_of(const at::Tensor& values) { return values.view({-1}).view(at
 
 OrderedSum::OrderedSum(c10d::Backend& to, c10d::Backend& back, at::Tensor flat, std::optional<c10::Stream> second_stream)
     : back_(&back), world_(to.getSize()), share_((flat.numel() + world_ - 1) / world_), flat_(std::move(flat)) {
-  if (world_ <= 2) {  // with two ranks the order does not matter
+  if (world_ <= 2) {  // with at most two ranks the order of the summands does not change the sum
     std::vector<at::Tensor> all = {flat_};
     first_ = to.allreduce(all);
     return;

@@ -9,7 +9,7 @@ namespace {
 
 std::string named(std::size_t rank, const RankDevice& device) { return "rank " + std::to_string(rank) + " on " + device.host; }
 
-// Why the ranks' GPUs can't add up directly; "" if they can.
+// Says why the ranks' GPUs can't add up tensors directly; "" if they can.
 std::string obstacle(const std::vector<RankDevice>& ranks) {
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     if (ranks[rank].gpu.empty()) return named(rank, ranks[rank]) + " computes on its CPU";

@@ -29,7 +29,7 @@ detail::GeluArgs at_stretch(detail::GeluArgs args, const DropoutRun& stretch) {
 template <class Args>
 void over_groups(const Args& whole, const Dropout& site, void (*kernel)(const Args&, std::int64_t, std::int64_t)) {
   const std::vector<DropoutRun> stretches = dropout_runs(site, whole.count);
-  std::vector<std::int64_t> ends;  // for each run, the number of groups up to its end
+  std::vector<std::int64_t> ends;  // for each run, the number of groups up to the run's end
   ends.reserve(stretches.size());
   std::int64_t groups = 0;
   for (const DropoutRun& stretch : stretches) ends.push_back(groups += (stretch.count + kDropoutGroup - 1) / kDropoutGroup);

@@ -20,11 +20,11 @@ using detail::DropoutRun;
   return data == nullptr ? nullptr : static_cast<char*>(data) + elements * (type == detail::Type::f32 ? 4 : 2);
 }
 
-// The runs of a tensor with this many elements, in its order. Throws InternalError if the site's runs have another number of
-// elements.
+// Returns the runs of a tensor with `elements` elements, in the tensor's order. Throws InternalError if the site's runs have
+// another number of elements.
 [[nodiscard]] std::vector<DropoutRun> dropout_runs(const Dropout& site, std::int64_t elements);
 
-// The site of elements begin, ..., begin + count - 1 of a tensor with `elements` elements.
+// Returns the site of the elements begin, ..., begin + count - 1 of a tensor with `elements` elements, whose site is `site`.
 [[nodiscard]] Dropout part_of(const Dropout& site, std::int64_t elements, std::int64_t begin, std::int64_t count);
 
 // Applies a kernel to a whole tensor: on the CPU the table's kernel, in parallel; on another device that device's kernel, on the
@@ -37,7 +37,7 @@ void run_gelu(const detail::GeluArgs& args, const Dropout& site, c10::Device dev
 void each_run(const Dropout& site, std::int64_t elements,
               const std::function<void(const DropoutRun&, const detail::RecordedSite*)>& body);
 
-// Applies dropout to a tensor of `units` units with `width` elements each.
+// Applies dropout to a tensor that consists of `units` units (rows, or heads of an attention), each with `width` elements.
 class DropoutUnits {
  public:
   DropoutUnits(const Dropout& site, std::int64_t units, std::int64_t width);

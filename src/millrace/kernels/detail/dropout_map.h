@@ -1,5 +1,6 @@
-// Defines which elements dropout keeps at a site (a place in a model that uses dropout). It is the exact map from element to
-// random bit, with a scalar reference. Every kernel, for any instruction set, thread count and tail, draws exactly these bits.
+// Defines which elements dropout keeps at a site (one call of a layer that draws random numbers, core/random.h). This is the
+// exact map from element to random bit, with a scalar reference. Every kernel, for any instruction set, thread count and tail,
+// draws exactly these bits.
 //
 //   element i of the site (row-major index), group g = i / 128, position e = i % 128
 //   block    philox4x32({c, c >> 32, 0, 0}, key) with c = 16 g + (e % 32) / 2      (16 blocks serve the 128 elements of a group)

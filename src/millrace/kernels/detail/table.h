@@ -1,7 +1,7 @@
 // The raw kernels behind kernels.h: they take plain pointers and do one share of the work per call. Each instruction set has a
 // table, and all tables are made from the same templates (*.inl). The files that define the tables are compiled with the
-// instruction set's flags. They include no header with inline functions, because a copy compiled with these flags could end up in
-// the rest of the program.
+// instruction set's flags. These files include no header with inline functions, because a copy compiled with these flags could
+// end up in the rest of the program.
 #pragma once
 
 #include <cstddef>
@@ -29,10 +29,12 @@ struct DropoutRun {
 // The values of a dropout that change from step to step. A device that has recorded a step reads them from its memory.
 struct RecordedSite {
   std::uint64_t key = 0;
-  std::int64_t first = 0;  // number of the tensor's first element; the others follow it
+  // Number of the tensor's first element in the site's stream; the other elements have the numbers that follow.
+  std::int64_t first = 0;
 };
 
-// out = keep * scale * x (+ residual); the residual has the type of `out`. The backward pass is the same call on the gradient.
+// out = keep * scale * x (+ residual); the residual has the type of `out`. The backward pass makes the same call with the
+// gradient as x.
 struct DropoutArgs {
   const void* x;
   const void* residual;  // may be null
@@ -42,12 +44,12 @@ struct DropoutArgs {
   Keep keep;
 };
 
-// A row has `width` elements. With a branch sum = residual + keep * scale * branch; without a branch sum = residual, and it is
-// not written.
+// A row has `width` elements. With a branch, sum = residual + keep * scale * branch. Without a branch, sum is the residual, and
+// sum is not written.
 struct NormForward {
   const void* residual;
   const void* branch;  // may be null; has y's type
-  void* sum;           // type of residual
+  void* sum;           // has the residual's type
   void* y;
   const float *weight, *bias;
   float* statistics;  // mean and 1 / deviation of each row
@@ -61,7 +63,7 @@ struct NormBackward {
   const void* sum;
   const void* y_gradient;    // may be null
   const void* sum_gradient;  // may be null
-  void* residual_gradient;   // type of residual
+  void* residual_gradient;   // has the residual's type
   void* branch_gradient;     // may be null
   const float *statistics, *weight;
   Type residual_type, y_type;
@@ -88,7 +90,7 @@ struct PointwiseArgs {
   std::int64_t count;
 };
 
-// A (B, T, H, D) view; strides in elements, the last dimension is contiguous.
+// A view (B, T, H, D). Strides are in elements; the last dimension is contiguous.
 struct HeadView {
   void* data;
   std::int64_t batch_stride, row_stride, head_stride;
@@ -102,7 +104,7 @@ struct Attention {
   Type type;
   std::int64_t batch, rows, heads, head_size;
   float scale;
-  bool causal;  // each row sees the keys up to its own position; otherwise all keys
+  bool causal;  // true: each row sees the keys up to its own position; false: all keys
   Keep keep;
 };
 
@@ -173,8 +175,9 @@ struct Components {
 
 // A convolution with kernel 3 and stride 1 over volumes (samples, depth, height, width, channels) with circular padding. The
 // channels of `more` follow those of x. Shares are bands of `band` rows of a plane. `columns` is out_channels rounded up to 16.
-// Panels are (27, channels, columns), in bf16 words of two neighbouring channels, filled up with a zero. Sums of the weights'
-// gradient are (9, columns, 3 * channels rounded up to 16): kernel planes and rows; outputs; kernel columns and channels.
+// Panels are (27, channels, columns), in bf16 words of two neighbouring channels, filled up with a zero. The sums of the
+// weights' gradient have three axes (9, columns, 3 * channels rounded up to 16): the kernel's planes and rows, the outputs, the
+// kernel's columns and channels.
 struct Conv3d {
   const void* x;
   const void* more;             // may be null
@@ -185,7 +188,7 @@ struct Conv3d {
   std::int64_t samples, depth, height, width, channels, more_channels, out_channels, band;
   Type type;
 };
-inline constexpr std::int64_t kConvSlack = 32;  // pixels after a copied row that a tile may still read
+inline constexpr std::int64_t kConvSlack = 32;  // a tile may read this many pixels beyond the end of a copied row
 
 // out = SiLU(x * rate) with rate = rsqrt(mean over channels of x^2 + epsilon); with a gradient out = the gradient of x. Volumes
 // are (samples, channels, positions), or (samples, positions, channels) with channels_last. Shares are blocks of kRmsBlock
@@ -244,7 +247,7 @@ struct RmsRows {
   float epsilon;
 };
 struct RmsRowsBackward {
-  const void* x;         // the sum of the forward pass; null = y and `inverse` are used instead
+  const void* x;         // the sum of the forward pass; if null, y and `inverse` are used instead
   const void* y;         // the forward pass's result
   const float* inverse;  // 1 / weight
   const void* y_gradient;
@@ -271,7 +274,7 @@ struct Swiglu {
 struct Rotate {
   HeadView x;
   const float *cos, *sin;         // (positions, half)
-  const std::int64_t* positions;  // position of the only row of each batch; null: a row's position is its number
+  const std::int64_t* positions;  // position of each batch index, if it has one row; null: a row's position is its row number
   Type type;
   std::int64_t rows, heads, half;
   bool back;

@@ -1,6 +1,6 @@
-// For tests: runs the launches of device/cuda/*.cu on the CPU, with the same arithmetic for the same threads. Blocks, and the
-// threads between two barriers, run one after the other, in an order that the test chooses. Access to memory that a GPU would
-// refuse throws.
+// For tests: runs the launches of device/cuda/*.cu on the CPU, with the same arithmetic for the same threads. Blocks run one
+// after the other, and so do threads between two barriers, in an order that the test chooses. Throws if a thread accesses memory
+// that a GPU would refuse.
 #pragma once
 
 #include <algorithm>
@@ -178,7 +178,7 @@ OfLanes from_lanes(const Lanes& lanes, const Value& value) {
   return all;
 }
 
-// The sum that __shfl_xor_sync gives each lane, step by step.
+// Adds the values of all lanes in the steps of __shfl_xor_sync, and returns the sum that each lane then has.
 inline OfLanes over_warp(OfLanes values) {
   for (std::size_t distance = 16; distance > 0; distance /= 2) {
     const OfLanes before = values;
@@ -252,7 +252,7 @@ inline void norm_forward(const detail::NormForward& args, std::int64_t rows, Sit
   });
 }
 
-// A thread's parts of the gradients of weight and bias.
+// A thread's summands of the gradients of weight and bias.
 template <int kGroups>
 struct NormParts {
   std::array<float, 8 * kGroups> weight{}, bias{};
@@ -278,7 +278,8 @@ void norm_backward_row(const detail::NormBackward& args, std::int64_t row, const
                            keep);
 }
 
-// The end of a block: sums its threads' parts in shared memory, which may begin with any values, and writes the sums.
+// The last part of a block's work: adds up the summands of the block's threads in shared memory, and writes the sums. Shared
+// memory may hold any values at first.
 template <int kGroups>
 void norm_block_ends(std::int64_t width, std::int64_t block, std::int64_t blocks, const std::vector<NormParts<kGroups>>& parts,
                      float* partial, Order& order) {
@@ -296,7 +297,7 @@ void norm_block_ends(std::int64_t width, std::int64_t block, std::int64_t blocks
       }
     }
   };
-  for (std::int64_t warp = 0; warp < kNormWarps; ++warp)  // a barrier after each
+  for (std::int64_t warp = 0; warp < kNormWarps; ++warp)  // a barrier follows each warp
     order.each(kWarp, [&](std::int64_t lane) { add_thread(warp, lane); });
   order.each(kNormWarps * kWarp, [&](std::int64_t thread) {
     for (std::int64_t column = thread; column < width; column += kNormWarps * kWarp) {
@@ -432,7 +433,7 @@ void column_sums_of_block(const X* matrix, std::int64_t rows, std::int64_t colum
     }
     for (std::int64_t i = 0; i < kElements; ++i) at(warp, i * kWarp + lane) = sums[static_cast<std::size_t>(i)];
   });
-  order.each(kSumWarps * kWarp, [&](std::int64_t thread) {  // runs after a barrier
+  order.each(kSumWarps * kWarp, [&](std::int64_t thread) {  // a barrier comes before this loop
     for (std::int64_t i = thread; i < kWarp * kElements; i += kWarp * kSumWarps) {
       float total = 0;
       for (std::int64_t warp = 0; warp < kSumWarps; ++warp) total += at(warp, i);

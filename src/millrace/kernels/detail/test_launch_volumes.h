@@ -150,9 +150,9 @@ inline void rms_norm(const detail::RmsNorm& a, Order order = {}) {
     const bool pieces =
         a.channels % Piece<X>::kElements == 0 && begins_piece<X>(a.x) && begins_piece<X>(a.gradient) && begins_piece<X>(a.out);
     const std::int64_t together = pieces ? Piece<X>::kElements : 1;
-    each_of(a.samples * a.positions, order, [&](std::int64_t i) {  // each position has a thread, or, channels last, a warp
-      a.channels_last ? rms_pixel<X>(a, i, together) : rms_position<X>(a, i);
-    });
+    // Each position has a thread, or a warp if the tensor is channels-last.
+    each_of(a.samples * a.positions, order,
+            [&](std::int64_t i) { a.channels_last ? rms_pixel<X>(a, i, together) : rms_position<X>(a, i); });
   });
 }
 
@@ -206,7 +206,7 @@ void sum_pixels(const DeviceGroupNorm& a, std::int64_t together, std::int64_t sa
       shared[1][static_cast<std::size_t>(thread * together + k)] = second;
     }
   });
-  for (std::int64_t i = 0; i < 2 * a.channels; ++i) {  // runs after a barrier
+  for (std::int64_t i = 0; i < 2 * a.channels; ++i) {  // a barrier comes before this loop
     const std::int64_t which = i / a.channels, channel = i % a.channels;
     float total = 0;
     for (std::int64_t row = 0; row < rows; ++row)

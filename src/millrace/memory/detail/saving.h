@@ -17,7 +17,7 @@ class Saver {
   virtual std::unique_ptr<torch::autograd::SavedVariableHooks> hooks() = 0;
 };
 
-void install_engine();  // see take_over_backward_passes()
+void install_engine();  // does the work of take_over_backward_passes()
 
 // While this object exists, only `saver` decides on this thread; null = LibTorch keeps all tensors as usual. The constructor
 // installs the engine, so it must not run within a backward pass.

@@ -8,13 +8,13 @@
 
 namespace millrace::nn::detail {
 
-// DataError, with the actual shapes and types, unless logits are (..., K) and labels (...) int64.
+// Throws DataError, with the actual shapes and types, unless logits are (..., K) and labels (...) int64.
 void check_labels(const at::Tensor& logits, const at::Tensor& labels);
-// RowError for the first invalid label. The labels must be on the CPU.
+// Throws RowError for the first invalid label. The labels must be on the CPU.
 void find_bad_label(const at::Tensor& labels, std::int64_t classes, std::int64_t ignore_index);
 
-// Returns the result of `compute`, and names the bad label if `compute` refuses labels outside 0..classes-1. So valid labels cost
-// no search.
+// Returns the result of `compute`. If `compute` refuses labels outside 0..classes-1, searches for the bad label and names it in
+// a RowError. So valid labels cost no search.
 template <class Compute>
 auto naming_bad_labels(const at::Tensor& labels, std::int64_t classes, std::int64_t ignore_index, Compute compute) {
   try {
@@ -25,8 +25,8 @@ auto naming_bad_labels(const at::Tensor& labels, std::int64_t classes, std::int6
   }
 }
 
-// Labels made valid, and `poison`: NaN if some labels were invalid, else 0. For devices, where an invalid label would end the
-// process.
+// Labels in which invalid ones are replaced by valid ones, and `poison`: NaN if some labels were invalid, else 0. For devices,
+// where an invalid label would end the process.
 struct SafeLabels {
   at::Tensor labels;
   at::Tensor poison;  // fp32 scalar

@@ -18,9 +18,10 @@ namespace {
 
 using kernels::Operation;
 
-constexpr double kMostScoreBytes = 256e6;  // for one tensor of scores; the plain path holds several such tensors
+// The most bytes that one tensor of scores may have. The plain path holds several such tensors at a time.
+constexpr double kMostScoreBytes = 256e6;
 constexpr double kEpsilon = 1e-5;
-// For an element a pass over memory takes as long as this many multiplications of a product.
+// A pass over memory takes as long per element as this many multiplications of a product.
 constexpr double kWorkOfAnElement = 100;
 
 }  // namespace

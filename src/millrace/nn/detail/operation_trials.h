@@ -9,19 +9,20 @@
 
 namespace millrace::nn::detail {
 
-// For causal attention of (rows, length, heads, width) in `type`. If the plain path's scores would need more memory than a trial
-// may use, the kernel is used without a trial.
+// True if causal attention of (rows, length, heads, width) in `type` should use Millrace's kernel. If the plain path's scores
+// would need more memory than a trial may use, the kernel is used without a trial.
 [[nodiscard]] bool attention_takes_ours(at::IntArrayRef sizes, at::ScalarType type, double p);
 
-// For attention without a mask of qkv (B, T, 3 C), and that attention's plain path, with the result (B, T, H, C / H).
+// The same for attention of qkv (B, T, 3 C) without a mask. full_attention_plain() is the plain path of that attention, with the
+// result (B, T, H, C / H).
 [[nodiscard]] bool full_attention_takes_ours(const at::Tensor& qkv, std::int64_t heads);
 [[nodiscard]] at::Tensor full_attention_plain(const at::Tensor& qkv, std::int64_t heads);
 
-// For residual, dropout and layer norm over the last dimension of x.
+// The same for residual, dropout and layer norm over the last dimension of x.
 [[nodiscard]] bool norm_takes_ours(const at::Tensor& x, at::ScalarType residual_type, double p);
 
-// For the trials of all operations: leaf() makes a leaf whose values avoid a kernel's special cases. The other function returns
-// a function that runs `forward` and then the backward pass to all inputs.
+// Helpers for the trials of all operations. leaf() makes a leaf whose values avoid a kernel's special cases.
+// forward_and_backward() returns a function that runs `forward` and then the backward pass to all inputs.
 using Tensors = std::vector<at::Tensor>;
 [[nodiscard]] at::Tensor leaf(at::IntArrayRef sizes, at::ScalarType type);
 [[nodiscard]] std::function<void()> forward_and_backward(const Tensors& inputs, std::function<Tensors()> forward);

@@ -14,7 +14,7 @@ namespace millrace::optim::detail {
 
 namespace {
 
-// Overwrites `old` unless the step is skipped. It selects on the device, so that a skipped step changes no bit.
+// Overwrites `old` unless the step is skipped. The function selects on the device, so that a skipped step changes no bit.
 void store(const at::Tensor& old, const at::Tensor& fresh, const at::Tensor& skip) {
   old.copy_(at::where(skip, old, fresh.to(old.scalar_type())));
 }

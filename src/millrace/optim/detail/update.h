@@ -16,7 +16,7 @@ struct Lists {
   std::vector<at::Tensor> gradients;
   std::vector<at::Tensor> first;   // exp_avg or momentum_buffer; empty for sgd without momentum
   std::vector<at::Tensor> second;  // exp_avg_sq; empty for sgd
-  std::vector<at::Tensor> steps;   // f32 scalars; this step is already counted
+  std::vector<at::Tensor> steps;   // f32 scalars, numbers of steps including the present step
 };
 
 // Scalars on the device. Gradients are divided by `scale`. If found_inf is 1, nothing changes.
@@ -26,7 +26,7 @@ struct Scalars {
   at::Tensor found_inf;
 };
 
-// Neither function reads a device value on the host.
+// Neither of these two functions reads a device value on the host.
 void update_fused(const OptimConfig& config, double weight_decay, Lists& lists, const Scalars& scalars);
 void update_plain(const OptimConfig& config, double weight_decay, Lists& lists, const Scalars& scalars);
 
