@@ -22,7 +22,7 @@ namespace millrace {
 class Session {
  public:
   explicit Session(RunRequest request);               // uses the folder that the config names
-  Session(RunRequest request, RunDestination place);  // place.folder empty: nothing is written
+  Session(RunRequest request, RunDestination place);  // if place.folder is empty, the run writes nothing
   ~Session();
   RunOutcome run();
 
@@ -37,7 +37,7 @@ class Session {
   void find_snapshot();
   void share_snapshot();
   void begin_folder();
-  void log_crashes(const char* file);  // writes crashes to this file of the folder, from here on
+  void log_crashes(const char* file);  // from here on, writes crashes to this file of the run folder
   [[nodiscard]] RecipeFolders places() const;
   // True if no step is left. `total_steps`: the length of the run; 0 = not known yet.
   [[nodiscard]] bool already_complete(std::int64_t total_steps) const;
@@ -59,7 +59,8 @@ class Session {
   void show_samples(const std::string& title, const std::vector<std::string>& texts);
   RunOutcome plan_only();
   RunOutcome rehearse_only();
-  [[nodiscard]] RunOutcome nothing_left() const;  // the outcome of a run that was already complete
+  [[nodiscard]] RunOutcome nothing_left() const;  // fail() is called before an error is thrown to the caller. If fail() itself
+                                                  // meets an error, the first error is thrown all the same.
   RunOutcome finish(Ending ending);
   // fail() is called when an error is about to be thrown to the caller. An error inside fail() does not replace that error.
   enum class Device : std::uint8_t { answers, is_lost };
@@ -71,8 +72,7 @@ class Session {
   [[nodiscard]] Json facts_of_end(const std::string& reason, const std::string& error);  // facts that are known without a call to
                                                                                          // the device
   [[nodiscard]] Json summary_of(const std::string& reason, const std::string& error);
-  // How each rank spent its time, by rank. Collective, so it is called only if the run ends normally. Null if the run has one
-  // rank or has lost a rank. Also fills stopped_by_ and sender_.
+  // the request that setup_ holds
   [[nodiscard]] Json times_of_ranks();
   [[nodiscard]] std::string closing_text(Ending ending, const Json& summary) const;
   [[nodiscard]] telemetry::Console& console() const { return setup_.console(); }
@@ -93,7 +93,7 @@ class Session {
   double opening_seconds_ = 0;          // seconds for making the recipe and opening its data
   std::vector<Choice> logged_choices_;  // those choices of the plan that the log already has
   std::size_t notices_shown_ = 0;
-  // The signal that stopped the run, and its sender. Another rank may have received it: then this process has no pending signal.
+  // descriptor of the file for crashes: `lock`, and log.jsonl after the run has begun; -1 = not open
   int stopped_by_ = 0;
   std::string sender_;
   int crash_log_ = -1;  // descriptor of log.jsonl, or of the file `lock` before the run begins; -1 = not open

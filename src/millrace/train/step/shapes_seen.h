@@ -1,4 +1,4 @@
-// Remembers the shapes of a run's batches, without their numbers of rows.
+// remembers at most this many shapes; after that no shape counts as new
 #pragma once
 
 #include <cstdint>
