@@ -25,9 +25,8 @@ namespace millrace::recipes::autoencoder_3d {
 struct LatentRecord {
   std::array<std::int64_t, 3> shape{};        // depth, height, width of the volume
   std::vector<std::array<double, 2>> ranges;  // for each channel, the values that were scaled to 0 and to 1
-  data::NiftiHeader place;                    // the orientation and position of the volume in space: pixdim, both transforms and
-                                              // their codes, units
-  std::string weights;                        // a text that names the weights which encoded the volume
+  data::NiftiHeader place;  // the orientation and position of the volume in space: pixdim, both transforms and their codes, units
+  std::string weights;      // a text that names the weights which encoded the volume
 };
 [[nodiscard]] std::string text_of(const LatentRecord& record);
 // Reads a record from its JSON text. nullopt if the text is not a record with this many channels.

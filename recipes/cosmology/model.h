@@ -71,8 +71,7 @@ class UNet : public torch::nn::Module {
   [[nodiscard]] const ModelConfig& config() const noexcept { return config_; }
   void set_channels_last(bool channels_last) noexcept {
     channels_last_ = channels_last;
-  }  // the memory format in which forward()
-     // computes
+  }  // the memory format in which forward() computes
 
  private:
   at::Tensor up(const char* name, const Convolution& deconv, nn::BatchNorm& norm, const at::Tensor& x);

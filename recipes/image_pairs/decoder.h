@@ -29,8 +29,7 @@ class LanguageModel : public torch::nn::Module {
   // The positions that a block computes if only one position of each row is needed.
   struct Last {
     at::Tensor positions;  // (R) int64
-    at::Tensor rows;       // (R) indices into all rows and positions as one axis; undefined: the position of each row is its
-                           // last
+    at::Tensor rows;       // (R) indices into all rows and positions as one axis; undefined: the position of each row is its last
   };
   [[nodiscard]] Last last_of(const Prompts& prompts, std::int64_t rows) const;
   [[nodiscard]] Stream run_at(const DecoderBlock& block, const at::Tensor& next_norm, Stream in, const Last& last) const;

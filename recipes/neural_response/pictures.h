@@ -25,8 +25,7 @@ struct Seen {
   at::Tensor totals;                    // (2, shown units): numbers of bins and of spikes
   at::Tensor some_stim, some_behavior;  // the inputs of the first rows, at most kAsked
   at::Tensor counts, rates;             // (at most kTrace, shown units)
-  at::Tensor levels;                    // (3, kLevels): numbers of bins, rates and counts of all units for each level of the
-                                        // predicted rate
+  at::Tensor levels;  // (3, kLevels): numbers of bins, rates and counts of all units for each level of the predicted rate
 
   [[nodiscard]] bool empty() const { return !sums.defined(); }
   // Adds rows. y: counts, r: rates in a bin, mask: all three (N, units) fp32; stim (N, 1, L, H, W) float; behavior (N, B) or

@@ -30,8 +30,7 @@ struct Wish {
 // What a conversion did.
 struct Converted {
   std::vector<std::pair<std::string, std::string>> notices;  // lines for the user: a label and a text
-  Json config = Json::object();                              // the config for `millrace train`; empty if signal or foreground is
-                                                             // missing
+  Json config = Json::object();  // the config for `millrace train`; empty if signal or foreground is missing
 };
 
 // Writes foreground/POL-tNNNN.h5, signal/... and train.json into the existing empty folder `out`. Each file has one polarisation

@@ -31,8 +31,7 @@ struct Header {
                                                          // does not have them
   double latitude = 0, longitude = 0;                    // position of the telescope, in degrees
   bool wide = false;                                     // true: complex128
-  bool has_spectral_axis = false;                        // true: the values are (rows, 1, channels, polarisations), as in files
-                                                         // before version 1
+  bool has_spectral_axis = false;  // true: the values are (rows, 1, channels, polarisations), as in files before version 1
   bool has_flags = false, has_samples = false;
 
   [[nodiscard]] std::string name() const { return file->path().filename().string(); }
