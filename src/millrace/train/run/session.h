@@ -59,8 +59,7 @@ class Session {
   void show_samples(const std::string& title, const std::vector<std::string>& texts);
   RunOutcome plan_only();
   RunOutcome rehearse_only();
-  [[nodiscard]] RunOutcome nothing_left() const;  // fail() is called before an error is thrown to the caller. If fail() itself
-                                                  // meets an error, the first error is thrown all the same.
+  [[nodiscard]] RunOutcome nothing_left() const;  // the outcome of a run that was already complete
   RunOutcome finish(Ending ending);
   // fail() is called when an error is about to be thrown to the caller. An error inside fail() does not replace that error.
   enum class Device : std::uint8_t { answers, is_lost };
@@ -72,7 +71,8 @@ class Session {
   [[nodiscard]] Json facts_of_end(const std::string& reason, const std::string& error);  // facts that are known without a call to
                                                                                          // the device
   [[nodiscard]] Json summary_of(const std::string& reason, const std::string& error);
-  // the request that setup_ holds
+  // How each rank spent its time, by rank. Collective, so it is called only if the run ends normally. Null if the run has one
+  // rank or has lost a rank. Also fills stopped_by_ and sender_.
   [[nodiscard]] Json times_of_ranks();
   [[nodiscard]] std::string closing_text(Ending ending, const Json& summary) const;
   [[nodiscard]] telemetry::Console& console() const { return setup_.console(); }
@@ -93,7 +93,8 @@ class Session {
   double opening_seconds_ = 0;          // seconds for making the recipe and opening its data
   std::vector<Choice> logged_choices_;  // those choices of the plan that the log already has
   std::size_t notices_shown_ = 0;
-  // descriptor of the file for crashes: `lock`, and log.jsonl after the run has begun; -1 = not open
+  // The signal that stopped the run, and its sender. Another rank may have received the signal: then this process has no
+  // pending signal.
   int stopped_by_ = 0;
   std::string sender_;
   int crash_log_ = -1;  // descriptor of log.jsonl, or of the file `lock` before the run begins; -1 = not open

@@ -1,4 +1,4 @@
-// remembers at most this many shapes; after that no shape counts as new
+// Remembers the shapes of a run's batches, without their numbers of rows.
 #pragma once
 
 #include <cstdint>
