@@ -74,8 +74,8 @@ data::Pipeline Autoencoder3d::data(Split split) {
 }
 
 Batch Autoencoder3d::prepare(Batch batch) {
-  if (!batch.has("image"))
-    return batch;  // a batch without "image" comes from a benchmark, which supplies the network's input itself
+  // a batch without "image" comes from a benchmark, which supplies the network's input itself
+  if (!batch.has("image")) return batch;
   const at::NoGradGuard no_grad;
   const bool two = batch.has("label");
   const at::Tensor volumes = two ? at::cat({batch["image"], batch["label"]}, 1) : batch["image"];

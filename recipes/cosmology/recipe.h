@@ -26,8 +26,8 @@ class Cosmology final : public Recipe {
   Cosmology(const Sections& sections, const Context& context, OpenSky open = {});
   [[nodiscard]] static std::vector<Problem> problems(const Sections& sections, const RunConfig& run);
 
-  void before_training()
-      override;  // opens all files (headers only); then finds the foreground components in a file, or fits them
+  // opens all files (headers only); then finds the foreground components in a file, or fits them
+  void before_training() override;
   data::Pipeline data(Split split) override;
   data::Pipeline test_data() override;
   Batch prepare(Batch batch) override;  // makes "input", "target" (B*split,2,RA/split,f,bl) from "x", "y", complex (B,bl,f,RA)
@@ -40,8 +40,8 @@ class Cosmology final : public Recipe {
 
   State state() const override;  // the foreground components
   void load_state(const State& state) override;
-  Tensors predict(
-      const Tensors& inputs) override;  // takes "x", complex (B,bl,f,RA) in kelvin; returns "signal" of the same shape
+  // takes "x", complex (B,bl,f,RA) in kelvin; returns "signal" of the same shape
+  Tensors predict(const Tensors& inputs) override;
   Facts facts() const override;
   std::vector<Picture> draw() override;
 

@@ -169,8 +169,8 @@ std::vector<Objective> LanguageModel::objectives() {
     auto [sum, count] = nn::cross_entropy_sum(logits, batch["target"], data::Tokenizer::kPad, fused_);
     Loss result{.terms = {{.sum = std::move(sum), .count = std::move(count), .nominal_count = nominal}}};
     if (!context.training)
-      result.outputs["logits"] =
-          logits;  // kept for the pictures; not in training, where the logits would take memory for too long
+      // kept for the pictures; not in training, where the logits would take memory for too long
+      result.outputs["logits"] = logits;
     return result;
   };
   return {{.optim = context_.config->optim, .loss = loss}};

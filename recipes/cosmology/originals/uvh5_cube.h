@@ -39,8 +39,8 @@ struct Axes {
   std::string unit;
   bool wide = false;                 // true: at least one file has complex128
   std::vector<std::string> notices;  // lines for the user about data that is left out
-  std::vector<std::array<double, 2>>
-      separations;  // east and north of each baseline, in metres; empty: the files do not have them
+  // east and north of each baseline, in metres; empty: the files do not have them
+  std::vector<std::array<double, 2>> separations;
 
   [[nodiscard]] Shape shape() const {
     return {static_cast<std::int64_t>(baselines.size()), static_cast<std::int64_t>(freq_hz.size()),

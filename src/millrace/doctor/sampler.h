@@ -58,13 +58,13 @@ class Sampler {
   Sampler(const Sampler&) = delete;
   Sampler& operator=(const Sampler&) = delete;
 
-  void
-  start();      // starts a thread that samples every second until destruction; does nothing if the system can't create the thread
-  void look();  // takes a sample
+  // starts a thread that samples every second until destruction; does nothing if the system can't create the thread
+  void start();
+  void look();                                         // takes a sample
   [[nodiscard]] std::optional<MachineReading> take();  // the samples since the last call; nullopt if no sample was taken. Any
                                                        // thread may call it
-  [[nodiscard]] std::optional<Nvml::Reading> gpu()
-      const;                          // the GPU at the last sample; nullopt if unknown. Any thread may call it
+  // the GPU at the last sample; nullopt if unknown. Any thread may call it
+  [[nodiscard]] std::optional<Nvml::Reading> gpu() const;
   [[nodiscard]] double cost() const;  // share of the time that sampling took
 
  private:

@@ -17,8 +17,8 @@ namespace {
 
 using report::escaped;
 
-constexpr std::size_t kMostPage = 1'950'000,
-                      kFrame = 40'000;  // kMostPage: bytes of a page; kFrame: bytes of its style and script
+// kMostPage: bytes of a page; kFrame: bytes of its style and script
+constexpr std::size_t kMostPage = 1'950'000, kFrame = 40'000;
 constexpr std::size_t kShownCurves = 12;
 
 // The runs' names with their colours: a legend for all diagrams.

@@ -388,8 +388,8 @@ void Trainer::log() {
                     .times = window_times(),
                     .host_ms = host_ms,
                     .cache = {}};
-  if (parts_.names.step_log)
-    record.logged = logged_step(record);  // called only if needed, because logged_step() asks the allocator
+  // called only if needed, because logged_step() asks the allocator
+  if (parts_.names.step_log) record.logged = logged_step(record);
   const double in_a_row = parts_.stepper->skips().in_a_row().item<double>();
   if (parts_.cache != nullptr) {
     const data::Cache::Counters now = parts_.cache->counters();

@@ -126,8 +126,8 @@ void Trainer::look_at_skipped(double skipped) {
   BatchContext context = batch_context();
   context.timeline = nullptr;
   const Json lines = skipped_inputs_.look(skipped, loader_state_, context);
-  if (!(parts_.stepper->averages() ? agreement().any(rose) : rose))
-    return;  // asks all ranks, because ranks that step separately also skip separately
+  // asks all ranks, because ranks that step separately also skip separately
+  if (!(parts_.stepper->averages() ? agreement().any(rose) : rose)) return;
   const doctor::Evidence::SkippedInput& own = skipped_inputs_.seen();
   std::vector<std::string> fresh;
   skipped_input_ = {.all = true, .samples = 0, .first = skipped_input_.first, .prepared = skipped_input_.prepared};

@@ -297,8 +297,8 @@ void Reporter::progress(std::int64_t step, std::int64_t total_steps, std::uint64
 }
 
 void Reporter::validation(const ValidationRecord& record) {
-  if (record.step > 0)
-    validation_seconds_ += record.seconds;  // the validation before the first step is not counted, because it is made only once
+  // the validation before the first step is not counted, because it is made only once
+  if (record.step > 0) validation_seconds_ += record.seconds;
   std::vector<std::string> parts = {"validation", "step " + std::to_string(record.step)};
   add_metrics(parts, record.means, record.judged);
   if (!record.gained && record.best.best_step >= 0)

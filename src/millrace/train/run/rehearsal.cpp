@@ -275,8 +275,8 @@ void refuse_names_of_losses(const Json& losses, const Json& all) {
   for (const Json& loss : losses.at("entries")) {
     const auto is_it = [&](const Json& entry) { return entry.at("name") == loss.at("name"); };
     const auto now = std::ranges::find_if(all.at("entries"), is_it);
-    if (now == all.at("entries").end() || now->dump() == loss.dump())
-      continue;  // compared as text, because NaN is not equal to NaN
+    // compared as text, because NaN is not equal to NaN
+    if (now == all.at("entries").end() || now->dump() == loss.dump()) continue;
     throw RecipeError({"metric " + quoted(loss.at("name").get<std::string>()) +
                            " has the name of a loss that the trainer measures itself: both would be one mean",
                        "Recipe::measure() or end_validation()", "leave it out, or give it another name"});

@@ -204,8 +204,8 @@ RunFolder::RunFolder(Fs& fs, const RunDestination& place, std::string recipe, bo
 }
 
 RunFolder::~RunFolder() {
-  if (lock_ == nullptr || !lock_->is_in(path_))
-    return;  // returns if the folder was moved, because another folder may have its path now
+  // returns if the folder was moved, because another folder may have its path now
+  if (lock_ == nullptr || !lock_->is_in(path_)) return;
   try {
     if (!staging_.empty()) fs_.remove_all(staging_);
     if (!has_begun_ && lock_->made()) stdfs::remove(path_ / run_files::kLock);

@@ -62,8 +62,8 @@ class Saves {
   std::unique_ptr<snapshot::Writer> writer_;  // null if this rank writes no snapshots
   std::int64_t saved_step_ = -1;
   std::int64_t done_ = 0, failed_ = 0;
-  double blocked_ms_ = 0, write_ms_ = 0,
-         lag_ms_ = 0;  // milliseconds: waiting for the copy, writing, waiting for snapshot.max_lag
+  // milliseconds: waiting for the copy, writing, waiting for snapshot.max_lag
+  double blocked_ms_ = 0, write_ms_ = 0, lag_ms_ = 0;
 };
 
 }  // namespace millrace

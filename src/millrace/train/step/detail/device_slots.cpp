@@ -115,8 +115,8 @@ void DeviceSlots::launched() {
 
 void DeviceSlots::drop() {
   taken_ = nullptr;
-  if (sent())
-    copies_->hold_work(*sent_.copied);  // without this, later work could get the batch's memory before the copy has ended
+  // without this, later work could get the batch's memory before the copy has ended
+  if (sent()) copies_->hold_work(*sent_.copied);
   sent_ = {};
   slots_ = {};
 }

@@ -21,8 +21,8 @@ class ModelBlocks {
   [[nodiscard]] const std::vector<std::string>& names() const noexcept { return names_; }
   [[nodiscard]] const memory::Recompute& recompute() const noexcept { return recompute_; }
   void set_recompute(memory::Recompute recompute) { recompute_ = std::move(recompute); }
-  bool
-  recompute_all();  // Recomputes every block. Returns false if all blocks are recomputed already, or the model has no blocks.
+  // Recomputes every block. Returns false if all blocks are recomputed already, or the model has no blocks.
+  bool recompute_all();
   void check(const memory::Recompute& recompute) const;  // throws ConfigError if a name is not that of a block
 
   // From here on one step in eight measures the time in each block. Only on a CPU, and never in a trial.
@@ -32,8 +32,8 @@ class ModelBlocks {
 
   // Begins a forward pass of training. The pass lasts until the caller destroys `scope`.
   void enter(std::optional<memory::BlockScope>& scope);
-  void
-  end_pass();  // Called after the first pass of a step. Throws ConfigError if recompute() names something that is not a block.
+  // Called after the first pass of a step. Throws ConfigError if recompute() names something that is not a block.
+  void end_pass();
 
   // For passes that leave no trace. `watcher` sees the blocks of these passes; null = nothing watches.
   void begin_trial() noexcept { trying_ = true; }

@@ -202,8 +202,8 @@ Json DoctorTrials::to_json() const {
 }
 
 RemedyTrials::RemedyTrials(Assembly& assembly) : assembly_(assembly) {
-  if (!assembly.setup().agreement().alone())
-    return;                                   // no trials with several ranks, because all ranks would have to agree on each trial
+  // no trials with several ranks, because all ranks would have to agree on each trial
+  if (!assembly.setup().agreement().alone()) return;
   constexpr double kInTurns = 2.0 * kRounds;  // number of passes of a trial that measures two settings in turns
   const bool threads = has_more_threads_than_cores(assembly);
   all_.push_back({.passes = 1, .make = &count_operations});
