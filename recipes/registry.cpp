@@ -2,7 +2,7 @@
 
 #include <array>
 
-// Every recipe by its namespace, which has the name of its folder and holds the function entry().
+// Each recipe by its namespace, which has the name of the recipe's folder and contains the function entry().
 #define MILLRACE_RECIPES(RECIPE) \
   RECIPE(autoencoder_3d)         \
   RECIPE(cosmology)              \

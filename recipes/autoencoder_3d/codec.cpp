@@ -26,7 +26,8 @@ namespace millrace::recipes::autoencoder_3d {
 namespace {
 
 constexpr const char* kKind = "autoencoder_3d latent";
-// The number of tensors of the first level's size that exist at once, with workspaces. Up to 12 were seen in the decoder.
+// The number of tensors of the first level's size that exist at the same time, including workspaces. Up to 12 were seen in the
+// decoder.
 constexpr double kTensorsAtOnce = 14;
 constexpr double kLibraries = 128.0 * 1024 * 1024;  // bytes that libraries allocate in the first pass
 
@@ -43,7 +44,7 @@ std::vector<std::int64_t> starts(std::int64_t size, std::int64_t tile, std::int6
   return begins;
 }
 
-// The blending weights of a tile's voxels along an axis. They rise over `overlap` voxels from both ends.
+// The blending weights of a tile's voxels along an axis. The weights rise over `overlap` voxels from both ends of the tile.
 at::Tensor ramp(std::int64_t size, std::int64_t overlap) {
   const at::Tensor from_begin = at::arange(size, at::kFloat) + 0.5;
   const at::Tensor nearest = at::minimum(from_begin, static_cast<double>(size) - from_begin);
@@ -73,7 +74,7 @@ data::NiftiHeader place_of(const VolumeFile& file) {
   return place;
 }
 
-// A header for an array of this shape. All other fields are those of `place`.
+// A header for an array of this shape, with all other fields as in `place`.
 data::NiftiHeader header_of(const data::NiftiHeader& place, at::IntArrayRef shape, const std::string& description) {
   data::NiftiHeader header = place;
   header.dtype = DType::f32;

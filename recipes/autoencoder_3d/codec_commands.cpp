@@ -71,7 +71,7 @@ void require(const std::string& command, bool is_there, const std::string& what,
   if (!is_there) throw UsageError({what, "millrace " + command, next});
 }
 
-// The name without its ending: "sub-01" of "sub-01.nii.gz". If `encodes` is false, ".latent" is removed too.
+// The name without its ending, such as "sub-01" for "sub-01.nii.gz". If `encodes` is false, ".latent" is removed too.
 std::string stem_of(const stdfs::path& file, bool encodes) {
   stdfs::path name = file.filename();
   if (name.extension() == ".gz") name = name.stem();

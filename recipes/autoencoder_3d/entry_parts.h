@@ -10,20 +10,22 @@
 
 namespace millrace::recipes::autoencoder_3d {
 
-// Defined in presets.cpp. defaults() replaces values of the defaults that all recipes share. A preset replaces values of both.
+// Both are defined in presets.cpp. defaults() replaces some of the default values that all recipes share. A preset replaces
+// values of both kinds.
 [[nodiscard]] Json defaults();
-// The presets. smoke and small have sample data and take minutes on two cores. stable, 32g, multigpu, full (= multigpu) and
-// optimized are the published configs.
+// The presets by name. smoke and small have sample data and take minutes on two cores. stable, 32g, multigpu, full (= multigpu)
+// and optimized are the published configs.
 [[nodiscard]] std::vector<std::pair<std::string, Json>> presets();
 
-// In originals/aliases.cpp: the keys in the files of 3d_ldm (the program that this recipe follows) and the flags of that program.
+// Defined in originals/aliases.cpp: the keys in the files of 3d_ldm (the program that this recipe follows) and the flags of that
+// program.
 [[nodiscard]] std::vector<config::Alias> aliases();
 
-// In originals/config_files.cpp, for Entry::convert_file. Converts 3d_ldm's published JSON files: its environment file and its
-// training config. References ("@key" or "$@key", to a top-level key of this file or of an earlier one) are replaced by their
-// values. Keys that Millrace does not use are removed with a notice each. The remaining keys keep their paths, which aliases()
-// accepts. A tree of another file is returned unchanged. Problems are: another expression that begins with $, a reference to a
-// missing key, a _target_ other than AutoencoderKL, a network that is not supported.
+// Defined in originals/config_files.cpp, for Entry::convert_file. Converts 3d_ldm's published JSON files: its environment file
+// and its training config. References ("@key" or "$@key", to a top-level key of this file or of an earlier one) are replaced by
+// their values. Keys that Millrace does not use are removed with a notice each. The remaining keys keep their paths, which
+// aliases() accepts. The tree of any other file is returned unchanged. Problems are: another expression that begins with $, a
+// reference to a missing key, a _target_ other than AutoencoderKL, a network that is not supported.
 [[nodiscard]] Json keys_of_original_file(const Json& tree, config::Layers::Foreign& file);
 
 }  // namespace millrace::recipes::autoencoder_3d

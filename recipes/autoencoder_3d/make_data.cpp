@@ -20,9 +20,10 @@ constexpr std::uint64_t kCountKey = 82;
 
 constexpr std::size_t kEllipsoids = 6;
 constexpr double kSteepness = 8;
-constexpr double kLeastAxis = 0.08, kMostAxis = 0.28;  // shares of the side
+constexpr double kLeastAxis = 0.08, kMostAxis = 0.28;  // limits of an ellipsoid's half axes, as shares of the volume's side
 constexpr double kLeastPeak = 0.2;
-constexpr std::uint32_t kMostCounts = 1000;  // the most counts of a voxel; far more than are ever drawn at a mean of q
+// the most counts that a voxel can get; a Poisson number of mean q is never as large in practice
+constexpr std::uint32_t kMostCounts = 1000;
 
 struct Ellipsoid {
   std::array<double, 3> centre{}, axes{};

@@ -10,12 +10,12 @@
 namespace millrace::recipes::autoencoder_3d {
 
 struct SampleVolumes {
-  std::int64_t side = 24;                   // of a volume, in voxels along each axis
+  std::int64_t side = 24;                   // length of a volume along each axis, in voxels
   std::int64_t train = 16, validation = 4;  // number of files
-  std::int64_t patch = 16;                  // side of the patches on which a preset trains with this data
+  std::int64_t patch = 16;                  // length of the patches on which a preset trains with this data
 };
 
-inline constexpr double kCountsPerUnit = 40;  // expected counts of a voxel of value 1; q in the formulas below
+inline constexpr double kCountsPerUnit = 40;  // expected counts of a voxel whose value is 1; q in the formulas below
 
 // The sample data of a preset: one size each for smoke and small, and one for stable, 32g, multigpu, optimized and full together.
 [[nodiscard]] std::optional<SampleVolumes> sample_volumes_of(const std::string& preset);

@@ -109,7 +109,8 @@ double discriminator_parameters(const RecipeConfig& config) {
 
 std::int64_t size_divisor(const RecipeConfig& config) { return std::int64_t{1} << (config.channels.size() - 1); }
 
-// Computed backwards from the last layer. An instance norm needs more than one voxel, so the last norm must get at least two.
+// The side is computed backwards from the last layer. An instance norm needs more than one voxel, so the last norm must get at
+// least two.
 std::int64_t smallest_side(const RecipeConfig& config) {
   std::int64_t side = 2;  // the side of the last layer's input
   const std::vector<Convolution::Shape> layers = discriminator_layers(config);

@@ -13,11 +13,11 @@
 
 namespace millrace::recipes::autoencoder_3d {
 
-// Faults that make a network impossible: channels that the groups of a norm do not divide, lists of different length, a patch
-// that the levels do not divide or that is too small for the discriminator.
+// Returns the faults that make a network impossible: channels that the groups of a norm do not divide, lists of different
+// length, a patch that the levels do not divide or that is too small for the discriminator.
 [[nodiscard]] std::vector<Problem> shape_problems(const RecipeConfig& config);
 
-// The number of parameters of each network, by a formula, so that it works for any size and allocates nothing.
+// The number of parameters of each network. Computed by a formula, so it works for any size and allocates nothing.
 [[nodiscard]] double autoencoder_parameters(const RecipeConfig& config);
 [[nodiscard]] double discriminator_parameters(const RecipeConfig& config);
 
@@ -43,8 +43,7 @@ class AutoencoderKL : public torch::nn::Module {
 
   void set_channels_last(bool channels_last) noexcept {
     channels_last_ = channels_last;
-  }  // the memory format in which it
-     // computes
+  }  // the memory format in which it computes
 
  private:
   [[nodiscard]] at::Tensor arranged(const at::Tensor& x) const;
@@ -53,8 +52,8 @@ class AutoencoderKL : public torch::nn::Module {
   std::shared_ptr<Convolution> quant_conv_mu_, quant_conv_log_sigma_, post_quant_conv_;
 };
 
-// Judges whether patches of a volume look real. It consists of convolutions with kernel 4, instance norms and leaky ReLUs of
-// slope 0.2.
+// Judges whether patches of a volume look real. The network consists of convolutions with kernel 4, instance norms and leaky
+// ReLUs of slope 0.2.
 class PatchDiscriminator : public torch::nn::Module {
  public:
   explicit PatchDiscriminator(const RecipeConfig& config, const nn::Fused& fused = {});
@@ -70,8 +69,9 @@ class PatchDiscriminator : public torch::nn::Module {
 // Initialises a discriminator as MONAI does: weights are normal with deviation 0.02, biases are 0.
 void initialise_as_gan(torch::nn::Module& module, at::Generator& generator);
 
-// Both networks. The children of both stand next to each other, each under MONAI's name ("encoder", "decoder", "quant_conv_mu",
-// ...; "initial_conv", "0", "1", ..., "final_conv"), so that a snapshot's file of one network is a state dict of MONAI.
+// Both networks in one module. The children of both networks are direct children of this module, each under MONAI's name
+// ("encoder", "decoder", "quant_conv_mu", ...; "initial_conv", "0", "1", ..., "final_conv"), so that a snapshot's file of one
+// network is a state dict of MONAI.
 class VolumeGan : public torch::nn::Module {
  public:
   // The weights depend only on `seed`. If recipe.adv_weight is 0, there is no discriminator. Throws ConfigError if the sizes do

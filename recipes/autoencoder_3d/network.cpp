@@ -26,7 +26,8 @@ namespace {
 // The number of ATen's attention backend "math", which holds all products of queries and keys in memory.
 constexpr std::int64_t kMathChoice = 0;
 
-// x + y. Written into x's memory if x has the type of the sum; x is the result of a convolution, whose gradient does not need it.
+// Returns x + y. The sum is written into x's memory if x has the sum's type. This is allowed, because x is the result of a
+// convolution, whose gradient does not need that result.
 at::Tensor add_to(const at::Tensor& x, const at::Tensor& y) {
   return x.scalar_type() == y.scalar_type() ? at::Tensor(x).add_(y) : x + y;
 }
@@ -53,7 +54,7 @@ struct Norm : Block {
   [[nodiscard]] nn::Branched branch(const nn::Biased& x) const {
     return nn::branched_group_norm(x, weight, bias, options.groups, options.eps, silu, options.fused);
   }
-  // The norm, its activation if there is one, then the convolution `conv`.
+  // Applies the norm, then the activation if there is one, then the convolution `conv`.
   [[nodiscard]] at::Tensor then(const Convolution& conv, const at::Tensor& x) const {
     return nn::normed_conv3d(x, weight, bias, options.groups, options.eps, silu, conv.weight(), conv.bias(), options.fused);
   }
@@ -123,7 +124,7 @@ struct Attention : Block {
   std::shared_ptr<Projections> attn;
 };
 
-// Halves each axis: adds a plane of zeros at its end, then applies a convolution of stride 2.
+// Halves each axis: adds a plane of zeros at the axis's end, then applies a convolution of stride 2.
 struct Down : Block {
   Down(const Stage& stage, const StageOptions& options)
       : fused(options.fused),
@@ -164,7 +165,8 @@ std::shared_ptr<Block> make_block(const Stage& stage, const StageOptions& option
   }
 }
 
-// Adds the residual blocks of a level, the first with `in` channels. Each is followed by attention if the level has it.
+// Adds the residual blocks of a level. The first block has `in` channels. If the level has attention, each block is followed by
+// attention.
 void add_level(std::vector<Stage>& stages, const RecipeConfig& config, std::int64_t in, std::size_t level) {
   const std::int64_t out = config.channels[level];
   for (std::int64_t i = 0; i < config.num_res_blocks; ++i) {
@@ -274,7 +276,7 @@ at::Tensor Coder::forward(const at::Tensor& input) {
   nn::Biased x{input, {}};
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
     Block& block = *blocks_[i];
-    if (stages_[i].kind == StageKind::norm) {  // a norm is followed by a convolution
+    if (stages_[i].kind == StageKind::norm) {  // a norm is always followed by a convolution
       const Norm& norm = dynamic_cast<Norm&>(block);
       auto& conv = dynamic_cast<Convolution&>(*blocks_[++i]);
       const bool apart = nn::leaves_out_biases(x.x, norm.options.fused);
@@ -290,11 +292,12 @@ at::Tensor Coder::forward(const at::Tensor& input) {
 
 void initialise_as_torch(torch::nn::Module& module, at::Generator& generator) {
   const at::NoGradGuard no_grad;
-  double bound = 0;  // 0 for a norm's weight
+  double bound = 0;  // the bound of the uniform distribution; 0 for a norm's weight
   for (auto& item : module.named_parameters()) {
     at::Tensor& value = item.value();
     if (item.key().ends_with("weight")) bound = value.dim() > 1 ? 1.0 / std::sqrt(static_cast<double>(value[0].numel())) : 0;
-    if (bound > 0) value.uniform_(-bound, bound, generator);  // a bias has the bound of the weight before it
+    // a bias has the bound of the weight of its layer, which comes before it
+    if (bound > 0) value.uniform_(-bound, bound, generator);
   }
 }
 

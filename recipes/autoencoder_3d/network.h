@@ -19,7 +19,7 @@ struct Block : torch::nn::Module {
   virtual nn::Biased forward(const nn::Biased& x) = 0;
 };
 
-// A convolution whose weight and bias, if it has one, are those of a child named "conv".
+// A convolution whose weight (and bias, if there is one) belongs to a child named "conv".
 class Convolution : public Block {
  public:
   struct Shape {
@@ -28,7 +28,7 @@ class Convolution : public Block {
   };
   explicit Convolution(const Shape& shape, const nn::Fused& fused = {});
   at::Tensor forward(const at::Tensor& x);
-  nn::Biased forward(const nn::Biased& x) override;  // leaves out the bias where nn::leaves_out_biases()
+  nn::Biased forward(const nn::Biased& x) override;  // does not add the bias if nn::leaves_out_biases() is true
   [[nodiscard]] const at::Tensor& weight() const noexcept { return weights_->weight; }
   [[nodiscard]] const at::Tensor& bias() const noexcept { return weights_->bias; }  // undefined if there is no bias
 
@@ -56,13 +56,13 @@ struct Stage {
 [[nodiscard]] double parameters_of(const std::vector<Stage>& stages);
 
 struct StageOptions {
-  std::int64_t groups = 32;  // groups of a group norm
+  std::int64_t groups = 32;  // number of groups of a group norm
   double eps = 1e-6;
   nn::Fused fused;
 };
 
-// A sequence of stages, as children "blocks.0", "blocks.1", ... Each stage is a memory block (memory/block.h) "<name>.<number>",
-// except norms and plain convolutions.
+// A sequence of stages, as children "blocks.0", "blocks.1", ... Each stage except norms and plain convolutions is a memory block
+// (memory/block.h) with the name "<name>.<number>".
 class Coder : public torch::nn::Module {
  public:
   Coder(std::string name, const std::vector<Stage>& stages, const StageOptions& options);
@@ -74,7 +74,8 @@ class Coder : public torch::nn::Module {
   std::vector<std::shared_ptr<Block>> blocks_;
 };
 
-// Initialises as torch does: convolutions and linear layers uniform within 1 / sqrt(fan in), norms with one and zero.
+// Initialises as torch does: convolutions and linear layers uniformly within 1 / sqrt(fan in), norms with weight one and bias
+// zero.
 void initialise_as_torch(torch::nn::Module& module, at::Generator& generator);
 
 // Attention with one head and without a mask: softmax(q k^T / sqrt(C)) v for q, k, v (B, T, C). Throws DeviceError if T exceeds

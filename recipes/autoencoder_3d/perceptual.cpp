@@ -46,12 +46,12 @@ constexpr std::array<Layer, 12> kLayers = {{{0, Kind::convolution, 1, true, 3, 0
                                             {12, Kind::fire, 7, true, 512, 64, 512}}};
 constexpr std::array<double, 3> kShift = {-0.030, -0.088, -0.188};
 constexpr std::array<double, 3> kScale = {0.458, 0.448, 0.450};
-constexpr double kTiny = 1e-10;  // the value in the package lpips
+constexpr double kTiny = 1e-10;  // the small number that the package lpips adds to avoid a division by 0
 
 std::string name_of(const Layer& layer) { return "net.slice" + std::to_string(layer.slice) + "." + std::to_string(layer.number); }
 std::string head_name(std::size_t tap) { return "lin" + std::to_string(tap) + ".model.1.weight"; }
 
-// The tensor under one of its accepted names; null if it has none of these names.
+// Returns the tensor under one of its accepted names; null if `tensors` has none of these names.
 const at::Tensor* find(const Tensors& tensors, const std::string& name) {
   std::vector<std::string> names = {name};
   if (name.starts_with("net.slice")) names.push_back("features." + name.substr(name.find('.', 4) + 1));
@@ -63,7 +63,8 @@ const at::Tensor* find(const Tensors& tensors, const std::string& name) {
   return nullptr;
 }
 
-// Slices of x (B, C, D, H, W) across `axis`, as images (B * n * C, 3, rows, columns): each channel is an image.
+// The slices of x (B, C, D, H, W) across `axis`, as images (B * n * C, 3, rows, columns). Each channel of a slice becomes an
+// image of its own.
 at::Tensor images_of(const at::Tensor& x, std::int64_t axis, const at::Tensor& numbers) {
   const std::int64_t rows = x.size(0), size = x.size(axis + 2);
   const at::Tensor first = x.movedim(axis + 2, 1);  // (B, size, C, a, b)
@@ -85,7 +86,7 @@ Slices drawn_slices(const nn::RowKey& key, const std::array<std::int64_t, 3>& si
       Philox draws(make_key(key.seed, key.site, key.epoch, key.positions[static_cast<std::size_t>(row)], axis));
       std::vector<std::int64_t> all(static_cast<std::size_t>(size[axis]));
       std::iota(all.begin(), all.end(), 0);
-      for (std::int64_t i = 0; i < count; ++i) {  // takes the first `count` entries of a shuffle
+      for (std::int64_t i = 0; i < count; ++i) {  // shuffles only as far as needed for the first `count` entries
         const auto at = static_cast<std::size_t>(i);
         std::swap(all[at], all[at + static_cast<std::size_t>(draws.below(static_cast<std::uint64_t>(size[axis] - i)))]);
         *out++ = all[at];
@@ -107,7 +108,7 @@ Perceptual::Perceptual(const Tensors& weights, bool maps, const std::filesystem:
                            from.string(), "give the state dict of lpips.LPIPS(net=\"squeeze\") as a safetensors file"});
     }
     std::string buffer = name;
-    std::ranges::replace(buffer, '.', '_');  // because a name of a buffer must not contain dots
+    std::ranges::replace(buffer, '.', '_');  // dots are replaced, because a buffer's name must not contain dots
     weights_[name] = register_buffer(buffer, found->detach().to(at::kFloat).clone());
   };
   std::size_t tap = 0;
@@ -148,7 +149,8 @@ std::array<at::Tensor, 7> Perceptual::features(const at::Tensor& images) const {
     }
     if (!layer.tap) continue;
     const at::Tensor wide = x.to(at::kFloat);
-    // If all channels are 0, the square root would have no derivative. kTiny^2 keeps it finite, and the quotient is then 0.
+    // If all channels are 0, the square root would have no derivative. kTiny^2 keeps the derivative finite, and the quotient is
+    // then 0.
     taps.at(tap++) = wide / ((wide.square().sum(1, true) + kTiny * kTiny).sqrt() + kTiny);
   }
   return taps;
@@ -156,11 +158,10 @@ std::array<at::Tensor, 7> Perceptual::features(const at::Tensor& images) const {
 
 at::Tensor Perceptual::distances(const at::Tensor& recon, const at::Tensor& target, const Slices& slices) const {
   if (!range_.defined() || range_.device() != recon.device())
-    range_ =
-        at::stack({at::tensor(at::ArrayRef<double>(kShift)), at::tensor(at::ArrayRef<double>(kScale))})  // host: copied once, not
-                                                                                                         // in each step
-            .view({2, 1, 3, 1, 1})
-            .to(recon.device());
+    range_ = at::stack({at::tensor(at::ArrayRef<double>(kShift)),
+                        at::tensor(at::ArrayRef<double>(kScale))})  // host: copied to the device once, not in each step
+                 .view({2, 1, 3, 1, 1})
+                 .to(recon.device());
   const auto scaled = [&](const at::Tensor& images) {
     const at::Tensor shift = range_[0].to(images.scalar_type()), scale = range_[1].to(images.scalar_type());
     return ((maps_ ? images * 2 - 1 : images) - shift) / scale;

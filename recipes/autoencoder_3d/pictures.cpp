@@ -18,7 +18,7 @@ constexpr std::int64_t kLeastSide = 256;  // in pixels; a smaller slice is enlar
 
 at::Tensor middle(const at::Tensor& volume, std::int64_t axis) { return volume.select(axis, volume.size(axis) / 2); }
 
-// The axes that are the rows and the columns of a slice across `axis`.
+// Returns the axis along the rows and the axis along the columns of a slice across `axis`.
 std::array<std::size_t, 2> sides(std::size_t axis) { return {axis == 0 ? 1U : 0U, axis == 2 ? 1U : 2U}; }
 
 picture::Image::PixelSize pixel_size(const Shown& shown, std::size_t axis, double factor = 1) {
@@ -33,7 +33,7 @@ double largest(const at::Tensor& values) {
   return std::isfinite(most) && most > 0 ? most : 1;
 }
 
-// The slice as an image. The axis of its rows points upwards, as the text under the picture says.
+// Returns the slice as an image whose row axis points upwards, as the text under the picture says.
 picture::Image image_of(const at::Tensor& slice, std::string caption, const picture::Range& range,
                         const picture::Image::PixelSize& size) {
   return {.caption = std::move(caption),

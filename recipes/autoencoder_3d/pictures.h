@@ -19,13 +19,13 @@ struct Shown {
   std::array<double, 3> spacing{};  // size of a voxel in mm along D, H, W; 0 = unknown
 };
 
-// For each axis the middle slice of original, reconstruction and their difference. The first two share a grey scale; the
-// difference has its own symmetric scale. A scale bar is in mm, or in voxels if their size is unknown.
+// For each axis, draws the middle slice of the original and of the reconstruction, with one grey scale, and the difference of
+// the two, with a symmetric scale of its own. The scale bar is in mm, or in voxels if the voxels' size is unknown.
 [[nodiscard]] Picture draw_planes(const Shown& shown);
-// The middle axial slice of each latent channel, at most 16, with a symmetric scale.
+// Draws the middle axial slice of each latent channel, of at most 16 channels, with a symmetric scale.
 [[nodiscard]] Picture draw_latent(const Shown& shown);
-// For each axis the middle slice as a plain grey picture: "val_img_0" ... and "val_recon_0" ... These are the TensorBoard tags of
-// 3d_ldm, the program that this recipe follows.
+// Draws for each axis the middle slice as a plain grey picture: "val_img_0" ... and "val_recon_0" ... These names are the
+// TensorBoard tags of 3d_ldm, the program that this recipe follows.
 [[nodiscard]] std::vector<Picture> draw_slices(const Shown& shown);
 
 }  // namespace millrace::recipes::autoencoder_3d

@@ -26,7 +26,7 @@ namespace {
 constexpr std::uint64_t kLatentSite = 51, kSliceSite = 52;
 constexpr double kReal = 1, kMadeUp = 0;
 
-// True if the parameter belongs to the discriminator; VolumeGan lists the names.
+// True if the parameter belongs to the discriminator. The names are those of VolumeGan.
 bool is_discriminator(const std::string& name) {
   return name.starts_with("initial_conv.") || name.starts_with("final_conv.") || (name[0] >= '0' && name[0] <= '9');
 }
@@ -74,14 +74,15 @@ data::Pipeline Autoencoder3d::data(Split split) {
 }
 
 Batch Autoencoder3d::prepare(Batch batch) {
-  if (!batch.has("image")) return batch;  // a benchmark supplies the network's input itself
+  // a batch without "image" comes from a benchmark, which supplies the network's input itself
+  if (!batch.has("image")) return batch;
   const at::NoGradGuard no_grad;
   const bool two = batch.has("label");
   const at::Tensor volumes = two ? at::cat({batch["image"], batch["label"]}, 1) : batch["image"];
   const Scaled scaled = scale_to_unit(volumes, batch.has("range") ? batch["range"] : range_of(volumes));
   const bool apart = two && recipe_.image_channels == 1;
   batch.set("input", apart ? scaled.x.narrow(1, 0, 1) : scaled.x);
-  batch.set("x", batch["input"]);  // as predict() takes it: a rehearsal calls it with a batch's rows
+  batch.set("x", batch["input"]);  // "x" is for predict(), which a rehearsal calls with rows of this batch
   batch.set("target", apart && recipe_.target == Target::label ? scaled.x.narrow(1, 1, 1) : batch["input"]);
   batch.set("flat", scaled.flat);
   nn::RowKey key{context_.seed, kLatentSite, batch.epoch(), batch.groups().front().positions};
@@ -136,7 +137,7 @@ std::vector<optim::ParameterGroup> Autoencoder3d::parameters_of(bool discriminat
   return groups;
 }
 
-// The optimiser's settings. Unless the config says otherwise, the learning rate is that for the batch of a single rank.
+// Returns the optimiser's settings. Unless the config says otherwise, the learning rate is meant for the batch of a single rank.
 optim::OptimConfig Autoencoder3d::optimizer() const {
   optim::OptimConfig config = context_.config->optim;
   if (config.lr_scaling_batch == 0) config.lr_scaling_batch = context_.config->data.samples_per_batch() * config.accumulate;
@@ -215,7 +216,7 @@ void Autoencoder3d::measure(const Batch& batch, const StepResult& result, metric
   const at::Tensor squared = (recon - target).square().flatten(1).mean(1);
   board.add_mean("psnr", squared.log10() * -10, squared.ne(0));
   board.highest_is_best("psnr");
-  if (batch.split() == Split::validation) {  // in training it is a term of the loss
+  if (batch.split() == Split::validation) {  // only in validation, because in training the divergence is a term of the loss
     const LossTerm kl = divergence(result.outputs().at("mean"), result.outputs().at("deviation"), 0);
     board.add("kl", kl.sum, kl.count);
     board.add_mean("latent_sd", result.outputs().at("deviation"));
@@ -251,8 +252,8 @@ std::vector<Shrink> shrinks(std::vector<std::int64_t> patch) {
   return {{.setting = "recipe.patch_size=" + joined(patch, ",", [](std::int64_t side) { return std::to_string(side); })}};
 }
 
-// Axes of the fields. Crops begin anywhere, so lengths are counted from the crop's corner. They are in mm only if all files have
-// the same orientation and voxel size, else in voxels.
+// The axes of the fields. Crops begin anywhere, so lengths are counted from the crop's corner. Lengths are in mm if all files
+// have the same orientation and voxel size, otherwise in voxels.
 std::map<std::string, FieldWords> fields_of(const VolumeFiles& files) {
   const VolumeFile& first = files.train.front();
   const auto is_other = [&](const VolumeFile& file) {

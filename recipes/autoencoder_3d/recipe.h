@@ -26,7 +26,7 @@ class Autoencoder3d final : public Recipe {
 
   void before_training() override;  // finds the files and reads their headers
   data::Pipeline data(Split split) override;
-  // Makes "input" and "target", both in [0, 1], of "image" and "label". Also adds "eps", the random part of the latent, and
+  // Makes "input" and "target", both in [0, 1], from "image" and "label". Also adds "eps", the random part of the latent, and
   // "slices0" to "slices2", the slices for the perceptual loss.
   Batch prepare(Batch batch) override;
   VolumeGan& model() override;
@@ -35,7 +35,8 @@ class Autoencoder3d final : public Recipe {
   void begin_validation() override { shown_ = {}; }
   void measure(const Batch& batch, const StepResult& result, metrics::Board& board) override;
 
-  void load_state(const State&) override { goes_on_ = true; }  // there is no state, but a snapshot's weights follow
+  // there is no state to load, but a call shows that the weights come from a snapshot
+  void load_state(const State&) override { goes_on_ = true; }
   // Takes "x" (rows, C, D, H, W) in [0, 1]. Returns "recon" of the same shape and "latent" (rows, z, D/f, H/f, W/f), the mean of
   // the latent distribution.
   Tensors predict(const Tensors& inputs) override;
@@ -46,13 +47,13 @@ class Autoencoder3d final : public Recipe {
   std::vector<optim::ParameterGroup> parameters_of(bool discriminator);
   [[nodiscard]] optim::OptimConfig optimizer() const;
   [[nodiscard]] LossTerm perceptual(const at::Tensor& recon, const Batch& batch) const;
-  [[nodiscard]] bool judges(const StepContext& context) const;  // true: the discriminator has joined
+  [[nodiscard]] bool judges(const StepContext& context) const;  // true: the discriminator already takes part in training
   std::optional<Loss> autoencoder_loss(const Batch& batch, const StepContext& context);
   std::optional<Loss> discriminator_loss(const Batch& batch, const StepContext& context);
 
   Context context_;
   RecipeConfig recipe_;
-  bool goes_on_ = false;  // true: the weights of a snapshot replace those of recipe.pretrained
+  bool goes_on_ = false;  // true: the weights come from a snapshot and replace those of recipe.pretrained
   std::optional<VolumeFiles> files_;
   std::shared_ptr<VolumeGan> model_;
   std::shared_ptr<Perceptual> perceptual_;  // null: there is no perceptual loss

@@ -10,7 +10,7 @@
 
 namespace millrace::recipes::autoencoder_3d {
 
-// Only a few values lie above percentile 99.5, so the largest ones are selected without sorting the others.
+// Only a few values lie above percentile 99.5, so the largest values are selected without sorting the others.
 at::Tensor range_of(const at::Tensor& x) {
   const at::Tensor rows = x.detach().flatten(2);
   const std::int64_t count = rows.size(2);

@@ -9,8 +9,7 @@ namespace millrace::recipes::autoencoder_3d {
 
 inline constexpr double kUpperPercentile = 99.5;
 
-// The position of a percentile among sorted values. The percentile is value[below] + weight * (value[below + 1] -
-// value[below]).
+// The position of a percentile among sorted values: the percentile is value[below] + weight * (value[below + 1] - value[below]).
 struct Quantile {
   std::int64_t below = 0;
   double weight = 0;  // in [0, 1)

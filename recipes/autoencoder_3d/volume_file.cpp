@@ -25,8 +25,8 @@ namespace {
 
 constexpr const char* kRepair = R"(repair or remove the file, or set data.bad_samples="skip")";
 
-// True if the file is an NPZ archive, else it is NIfTI. A file named .npz counts as an archive too, so that one with other
-// content is refused as damaged.
+// True if the file is an NPZ archive; otherwise the file counts as NIfTI. A file named .npz is always an archive, so that a file
+// with that name and other content is refused as damaged.
 bool is_archive(const std::filesystem::path& path) {
   if (to_lower(path.extension().string()) == ".npz") return true;
   const InputFile file(path);
@@ -79,7 +79,7 @@ struct Scaling {
 };
 
 Scaling scaling_of(const VolumeFile& file) { return {file.slope, file.intercept, file.scaled}; }
-// The scaling that kept values still need: wide numbers were scaled when they became f32.
+// The scaling that the values in memory still need. Wide numbers need none, because they were scaled when they became f32.
 Scaling kept_scaling(const VolumeFile& file) { return is_kept_as_stored(file.dtype) ? scaling_of(file) : Scaling{1, 0, false}; }
 
 [[noreturn]] void refuse(const VolumeFile& file, std::string what, std::string next) {
@@ -143,7 +143,7 @@ void check_numbers(const VolumeFile& file) {
     refuse(file, "the values are " + std::string(name_of(file.dtype)) + ", but a volume must have real numbers",
            "save the magnitude, or another real volume, as f32");
   }
-  // Only for numbers of at most two bytes; wider ones are checked when they are read.
+  // Checked only for numbers of at most two bytes. Wider numbers are checked when they are read.
   if (size_of(file.dtype) <= 2 && file.scaled &&
       !(std::abs(file.slope) * 65536 + std::abs(file.intercept) < std::numeric_limits<float>::max())) {
     refuse(file, "scl_slope and scl_inter give values outside the range of f32", "repair the file's header");

@@ -25,34 +25,35 @@ struct VolumeFile {
   Shape shape;                      // depth, height and width of a volume
   std::int64_t volumes = 1;         // 2: the low-count image, then the high-count label; 1: image and label are the same volume
   std::int64_t series = 1;          // number of volumes along the fourth axis of a NIfTI file; only the first two are used
-  DType dtype = DType::f32;         // of the stored numbers
+  DType dtype = DType::f32;         // dtype of the stored numbers
   double slope = 1, intercept = 0;  // value = stored * slope + intercept
   bool scaled = false;
   std::array<double, 3> spacing{};  // size of a voxel along depth, height and width, in mm; 0 = the file does not say
   std::string orientation;          // directions of the axes x, y and z, such as "RAS"; "" for an NPZ file
   std::string read_as;              // how the file is read, in words
   std::optional<Message> unusable;  // why the file can't be used; read_volumes() throws this message. All members but `path` are
-                                    // then those of another file
+                                    // then copies from another file
 };
 
-// Reads the header. Throws DataError if the file can't be read, if an NPZ file has no (2,D,H,W) array, if a NIfTI file holds
-// neither a volume of three axes nor a series of volumes, or if its numbers are complex.
+// Reads the header of a file. Throws DataError if the file can't be read, if an NPZ file has no (2,D,H,W) array, if a NIfTI file
+// holds neither a volume of three axes nor a series of volumes, or if the file's numbers are complex.
 [[nodiscard]] VolumeFile open_volume_file(const std::filesystem::path& path);
 
-// The dtype in which a volume is kept in memory. Usually it is the stored dtype; but f16, and types of more than two bytes,
+// The dtype in which a volume is kept in memory. Usually this is the stored dtype. But f16, and types of more than two bytes,
 // become f32 and are scaled.
 [[nodiscard]] DType kept_dtype(const VolumeFile& file);
-[[nodiscard]] std::size_t kept_bytes(const VolumeFile& file);  // bytes of a volume that is kept
+[[nodiscard]] std::size_t kept_bytes(const VolumeFile& file);  // bytes of a volume in memory, in kept_dtype()
 
-// Reads the first `count` volumes, kept_bytes() each. Throws the errors of the format and of NiftiFile, and DataError for a value
-// that is NaN or infinite, and for a file that has changed since open_volume_file() or can't be used.
+// Reads the first `count` volumes, kept_bytes() each. Throws the errors of the format and of NiftiFile. Throws DataError for a
+// value that is NaN or infinite, and for a file that can't be used or has changed since open_volume_file().
 void read_volumes(const VolumeFile& file, std::int64_t count, std::span<std::byte> out);
 
-// Copies the block of `size` at `offset` out of a kept volume, and scales its values. Voxels outside the volume are zeros.
+// Copies the block of `size` at `offset` out of a volume in memory, and scales the block's values. Voxels outside the volume are
+// zeros.
 void cut_volume(const VolumeFile& file, std::span<const std::byte> volume, const Shape& offset, const Shape& size,
                 std::span<float> out);
 
-// Percentiles 0 and 99.5 of a volume that is kept in memory, after its scaling; computed as by range_of().
+// Percentiles 0 and 99.5 of a volume in memory, after its values are scaled. Computed as by range_of().
 [[nodiscard]] std::array<float, 2> range_of_volume(const VolumeFile& file, std::span<const std::byte> volume);
 
 }  // namespace millrace::recipes::autoencoder_3d

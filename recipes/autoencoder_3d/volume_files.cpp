@@ -22,13 +22,15 @@ namespace {
 namespace stdfs = std::filesystem;
 
 constexpr std::uint64_t kSplitKey = 71;  // makes the split's random numbers differ from those of other uses of the seed
-constexpr double kSameSpacing = 1e-3;    // as a share of a voxel's size, because headers hold rounded f32 numbers
+// largest difference of two voxel sizes that count as equal, as a share of the size; headers hold rounded f32 numbers
+constexpr double kSameSpacing = 1e-3;
 
 std::int64_t halvings(const RecipeConfig& recipe) {
   return std::int64_t{1} << (std::max<std::size_t>(recipe.channels.size(), 1) - 1);
 }
 
-// Opens files. A file that can't be opened stays in the list, where the loader's policy applies to it, and is reported.
+// Opens files. A file that can't be opened is reported and stays in the list, where the loader's policy for bad samples applies
+// to it.
 std::vector<VolumeFile> opened(const std::vector<stdfs::path>& paths, const DataConfig& input,
                                std::vector<std::string>& notices) {
   std::vector<VolumeFile> files;
@@ -72,7 +74,7 @@ std::vector<VolumeFile> judged(const stdfs::path& folder, const DataConfig& inpu
   return opened(files, input, notices);
 }
 
-// Moves the share `fraction` of the files, drawn with the seed, from training to validation.
+// Moves the share `fraction` of the files from training to validation. The files are drawn with the seed.
 void split_off(std::vector<VolumeFile>& train, std::vector<VolumeFile>& validation, double fraction, std::uint64_t seed) {
   const std::size_t count = train.size();
   if (fraction <= 0 || count < 2) return;
@@ -106,7 +108,7 @@ void check_crops(const VolumeFiles& files, const RecipeConfig& recipe) {
   }
 }
 
-// Collects files of a kind and makes one notice of them: "12 files …, the first is a.npz".
+// Collects files of a kind and makes one notice about all of them: "12 files …, the first is a.npz".
 class Tally {
  public:
   void add(const VolumeFile& file) {
@@ -146,7 +148,7 @@ void note_spacing(const std::vector<const VolumeFile*>& files, const RecipeConfi
                     "with voxels of another size than recipe.spacing (" + spacing_text(first) + " mm; nothing is resampled)");
 }
 
-// The different values of a member, each with its number of files, the most frequent first.
+// The different values of a member, each with the number of its files, the most frequent value first.
 std::vector<std::pair<std::string, std::int64_t>> counted(const std::vector<const VolumeFile*>& files,
                                                           std::string VolumeFile::*member) {
   std::vector<std::pair<std::string, std::int64_t>> counts;
@@ -222,7 +224,7 @@ Shape validation_size(const std::vector<VolumeFile>& validation, const RecipeCon
   const std::int64_t step = halvings(recipe);
   Shape size(3);
   for (std::size_t axis = 0; axis < 3; ++axis) {
-    size[axis] = 4 * ((3 * recipe.patch_size[axis] + 7) / 8);  // this is 4 * ceil(1.5 p / 4)
+    size[axis] = 4 * ((3 * recipe.patch_size[axis] + 7) / 8);  // equals 4 * ceil(1.5 p / 4)
     for (const VolumeFile& file : validation) size[axis] = std::min(size[axis], file.shape[axis]);
     size[axis] = std::max(size[axis] / step * step, step);
   }

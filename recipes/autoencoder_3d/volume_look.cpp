@@ -13,12 +13,12 @@ namespace millrace::recipes::autoencoder_3d {
 namespace {
 
 constexpr double kBytesOfAll = 1 << 27;
-constexpr double kSameSize = 0.05;    // difference of voxel sizes that counts as equal, as a share of the size
-constexpr std::size_t kFewFiles = 3;  // with fewer files it is unknown what is usual
+constexpr double kSameSize = 0.05;    // two voxel sizes count as equal if they differ by at most this share
+constexpr std::size_t kFewFiles = 3;  // with at most this many files, nobody can say which value is usual
 constexpr std::size_t kManyValues = 33;
 constexpr std::size_t kLabels = 16;
-constexpr double kOtherPlace = 0.6;  // a file's middle value is odd if it differs from that of most files by this share of the
-                                     // range
+// a file's middle value is odd if its place in the range differs from that of most files by this share of the range
+constexpr double kOtherPlace = 0.6;
 
 std::vector<const VolumeFile*> all_of(const VolumeFiles& files) {
   std::vector<const VolumeFile*> all;
@@ -35,7 +35,8 @@ std::string notice_of(const std::vector<const VolumeFile*>& odd, std::size_t all
 }
 
 void look_at_sizes(const std::vector<const VolumeFile*>& all, const RecipeConfig& recipe, std::vector<std::string>& notices) {
-  if (!recipe.spacing.empty()) return;  // the expected size is known, and other code compares the files with it
+  // returns, because recipe.spacing gives the expected size, and other code compares the files with that size
+  if (!recipe.spacing.empty()) return;
   std::array<double, 3> usual{};
   for (std::size_t axis = 0; axis < usual.size(); ++axis) {
     std::vector<double> sizes;
@@ -73,7 +74,7 @@ std::size_t count_unlike(const std::vector<float>& values) {
     if (!known.empty() && known.back() == value) continue;
     const auto at = std::ranges::find(known, value);
     if (at != known.end()) {
-      std::swap(*at, known.back());  // the next voxel often has the same value, which is then found first
+      std::swap(*at, known.back());  // moves the value to the front, because the next voxel often has the same value
     } else {
       known.push_back(value);
       if (known.size() == kManyValues) break;

@@ -52,7 +52,7 @@ class VolumeSource final : public data::Source {
     }
   }
 
-  // A part is what a cache keeps of a file: its volumes, and then their ranges.
+  // A part (what a cache keeps of a file) has the file's volumes, and then the volumes' ranges.
   [[nodiscard]] data::Keeps keeps() const override { return data::Keeps::parts; }
   [[nodiscard]] std::size_t part_bytes(std::int64_t part) const override {
     return volumes_bytes(file(part)) + (ranges_ ? range_bytes() : 0);
@@ -77,7 +77,7 @@ class VolumeSource final : public data::Source {
     }
     return texts;
   }
-  // For each plane of the crop, the bytes from the first to the last row that the crop touches.
+  // Returns for each plane of the crop the bytes from the first to the last row that the crop needs.
   [[nodiscard]] std::vector<data::PartRange> looks_at(std::int64_t index, std::size_t,
                                                       const data::ReadRandom& random) const override {
     const VolumeFile& from = file(index);

@@ -22,21 +22,23 @@ struct VolumeFiles {
 };
 
 // Opens the files that a config names and reads all headers. The folders are recipe.train_dir and val_dir, or else
-// `folder`/train and `folder`/val, or else `folder`, of which a share val_fraction is for validation, drawn with `seed`. Throws
-// DataError for a folder without files and for a file that is too small for a crop; see the recipe's page, "Bad input".
-// If input.bad_samples is not fail, a file that can't be opened is reported and stays in the list as unusable. Then it throws
-// DataError only if there are more such files than input.max_bad_fraction allows, or no other files.
+// `folder`/train and `folder`/val, or else `folder`. A share val_fraction of the files in `folder` is for validation, drawn with
+// `seed`. Throws DataError for a folder without files and for a file that is too small for a crop; see the recipe's page, "Bad
+// input".
+// If input.bad_samples is not fail, a file that can't be opened is reported and stays in the list as unusable. DataError is then
+// thrown only if there are more such files than input.max_bad_fraction allows, or no other files.
 [[nodiscard]] VolumeFiles open_volumes(const RecipeConfig& recipe, const std::filesystem::path& folder, std::uint64_t seed,
                                        const DataConfig& input = {});
 
-// Depth, height and width of the validation crops. For a patch of p voxels it is 4*ceil(1.5 p/4), but at most the size of the
+// Depth, height and width of the validation crops. For a patch of p voxels each is 4*ceil(1.5 p/4), but at most the size of the
 // smallest file, rounded down to a multiple of the network's size divisor. Empty if there is no validation.
 [[nodiscard]] Shape validation_size(const std::vector<VolumeFile>& validation, const RecipeConfig& recipe);
 
-// A sample for each file. "image" f32 [1,d,h,w] is the low-count volume. "label", of the same shape, is the high-count volume; it
-// is left out unless recipe.target or recipe.image_channels needs it. With scale_on=volume, "range" f32 [keys,2] has percentiles
-// 0 and 99.5 of the whole volumes. In training a sample is a random crop of patch_size, the same for image and label; in
-// validation it is the centred crop of validation_size(). `files` is the list of the split in VolumeFiles; it must not be empty.
+// A source with a sample for each file. "image" f32 [1,d,h,w] is the low-count volume. "label", of the same shape, is the
+// high-count volume; it is left out unless recipe.target or recipe.image_channels needs it. With scale_on=volume, "range" f32
+// [keys,2] has percentiles 0 and 99.5 of the whole volumes. In training a sample is a random crop of patch_size, the same for
+// image and label; in validation it is the centred crop of validation_size(). `files` is the list of the split in VolumeFiles;
+// it must not be empty.
 [[nodiscard]] std::shared_ptr<const data::Source> volume_source(std::vector<VolumeFile> files, Split split,
                                                                 const RecipeConfig& recipe);
 

@@ -1,4 +1,4 @@
-// Composes presets from parts.
+// Composes presets from sets of values.
 #pragma once
 
 #include <vector>
@@ -7,7 +7,7 @@
 
 namespace millrace::recipes {
 
-// The values of all parts together. If two parts set the same key, the value of the later one counts.
+// The values of all `parts` together. If several parts set the same key, the last of them counts.
 [[nodiscard]] inline Json join(const std::vector<Json>& parts) {
   Json all = Json::object();
   for (const Json& part : parts) all.update(part);

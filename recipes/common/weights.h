@@ -8,7 +8,7 @@
 
 namespace millrace::recipes {
 
-// load_weights() on the real file system, without messages on the console.
+// Calls load_weights() on the real file system, without messages on the console.
 [[nodiscard]] Weights quiet_weights(const std::filesystem::path& from);
 // All tensors of `weights`. If two models have a tensor of the same name, the result has that of the last one.
 [[nodiscard]] Tensors tensors_of(const Weights& weights);

@@ -22,7 +22,7 @@ void make_data(const std::string& preset, const std::filesystem::path& out, std:
 }
 
 struct Sky {
-  std::int64_t filters, ra, frequencies, baselines, split, batch;  // ra: RA samples of a chunk
+  std::int64_t filters, ra, frequencies, baselines, split, batch;  // filters: of the U-Net; ra: RA samples of a chunk
 };
 // A shape for measuring a step: chunks of random numbers in the network's layout. bench/step/shapes.py has the same sizes for
 // Python.
@@ -42,7 +42,7 @@ BenchShape shape(std::string name, std::string help, const Sky& sky) {
           })};
 }
 
-// The switchboard rows that only this recipe uses, and those that it shares with a few others.
+// The names of the switchboard rows that this recipe uses, among the rows that not every recipe uses.
 std::vector<std::string> switches() {
   return {"channels_last",      "tried_convolutions", "file_index", "hdf5_direct", "fused_activation", "fused_padding",
           "direct_convolution", "fused_projection",   "stored_pca", "look_ahead",  "sample_cache"};

@@ -10,17 +10,18 @@
 
 namespace millrace::recipes::cosmology {
 
-// Defined in presets.cpp. defaults() replaces values of the defaults that all recipes share. A preset replaces values of both.
+// Both are defined in presets.cpp. defaults() replaces some of the default values that all recipes share. A preset replaces
+// values of both kinds.
 [[nodiscard]] Json defaults();
 [[nodiscard]] std::vector<std::pair<std::string, Json>> presets();
 
-// In originals/aliases.cpp: the keys in the JSON files of hugh (the program that this recipe follows, see originals/README.md)
-// and the flags of its programs.
+// Defined in originals/aliases.cpp: the keys in the JSON files of hugh (the program that this recipe follows, see
+// originals/README.md) and the flags of hugh's programs.
 [[nodiscard]] std::vector<config::Alias> aliases();
 
-// In originals/config_file.cpp, for Entry::convert_file. Returns the tree of a config file of hugh without the keys that this
-// network does not use. A section for another script of hugh leads to a notice. A file for hugh's second network leads to a
-// single problem, whatever else is in it.
+// Defined in originals/config_file.cpp, for Entry::convert_file. Returns the tree of a config file of hugh without the keys that
+// this network does not use. A section for another script of hugh leads to a notice. A file for hugh's second network leads to a
+// single problem, whatever else is in the file.
 [[nodiscard]] Json keys_of_original_file(const Json& tree, config::Layers::Foreign& file);
 
 }  // namespace millrace::recipes::cosmology

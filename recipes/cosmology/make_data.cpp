@@ -14,18 +14,18 @@ namespace {
 
 constexpr std::uint64_t kForegroundKey = 31;
 constexpr std::uint64_t kSignalKey = 32;
-constexpr int kHarmonics = 8;  // on each side of harmonic zero
+constexpr int kHarmonics = 8;  // the number of harmonics on each side of harmonic zero
 constexpr std::uint64_t kPixelsPerImpulse = 4096;
 constexpr double kChannelSigma = 2;
 constexpr double kRaSigma = 4;
 
-std::complex<double> complex_normal(Philox& random) {  // scaled to E|c|^2 = 1
+std::complex<double> complex_normal(Philox& random) {  // a complex normal number c, scaled to E|c|^2 = 1
   const double real = random.normal();
   const double imaginary = random.normal();
   return std::complex<double>(real, imaginary) * std::numbers::sqrt2 / 2.0;
 }
 
-// The Legendre polynomial P_k(t), by its recurrence.
+// The Legendre polynomial P_k(t), computed by its recurrence.
 double legendre(std::int64_t k, double t) {
   double before = 1;
   double now = t;
@@ -45,8 +45,8 @@ double sum_of_squares(const Cube& cube) {
   return sum;
 }
 
-// Adds a Gaussian of this strength around (channel, ra) of a baseline to `out`, up to six deviations away. It wraps around both
-// axes.
+// Adds a Gaussian of this strength around (channel, ra) of a baseline to `out`, up to six deviations away. The Gaussian wraps
+// around at the ends of both axes.
 void spread(const SkySize& size, std::int64_t channel, std::int64_t ra, std::complex<double> strength,
             std::complex<double>* out) {
   constexpr std::int64_t kReachF = static_cast<std::int64_t>(6 * kChannelSigma);

@@ -23,7 +23,7 @@ inline constexpr double kSignalRms = 5e-6;  // in kelvin
 
 using Cube = std::vector<std::complex<double>>;  // (baselines, frequencies, RA), row-major
 
-// The size of a preset's sample sky. nullopt if the preset has none.
+// The size of a preset's sample sky. nullopt if the preset has no sample sky.
 [[nodiscard]] std::optional<SkySize> sample_sky_of(const std::string& preset);
 
 // The foreground in kelvin: the sum over k < rank of A_k a_k(b,r) P_k(t_f) (nu_f/550)^-2.55. P_k are Legendre polynomials; t_f

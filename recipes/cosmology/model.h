@@ -1,5 +1,5 @@
-// A 3-D U-Net with two levels: circular convolutions, batch norms, skip connections. Parameters have the names of hugh (the
-// program that this recipe follows), so that safetensors can be moved in both directions.
+// A 3-D U-Net with two levels: circular convolutions, batch norms, skip connections. Parameters have the names that hugh (the
+// program that this recipe follows) gives them, so that safetensors can be moved in both directions.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -22,7 +22,7 @@ struct ModelConfig {
 
 // The number of parameters: 2052 f^2 + 195 f + 2 for f filters.
 [[nodiscard]] std::int64_t parameter_count(std::int64_t filters);
-[[nodiscard]] double parameters_of(double filters);  // the same as a double, for sizes that no integer or memory can hold
+[[nodiscard]] double parameters_of(double filters);  // the same number as a double, for sizes that no integer or memory can hold
 
 // A weight and a bias with torch's names but without torch's initialisation. The weight of a transposed convolution is (in, out,
 // 3, 3, 3).
@@ -46,7 +46,8 @@ class Block : public torch::nn::Module {
   nn::BatchNorm bn1_;
 };
 
-// A sequence of blocks with the names "0", "1". Each is a memory block (memory/block.h): "<name>.0", "<name>.1".
+// A sequence of blocks with the names "0", "1". Each of these is also a memory block (memory/block.h), with the name "<name>.0"
+// or "<name>.1".
 class Layer : public torch::nn::Module {
  public:
   Layer(std::string name, std::int64_t in, std::int64_t out, int blocks, std::int64_t stride, Activation act,
@@ -70,8 +71,7 @@ class UNet : public torch::nn::Module {
   [[nodiscard]] const ModelConfig& config() const noexcept { return config_; }
   void set_channels_last(bool channels_last) noexcept {
     channels_last_ = channels_last;
-  }  // the memory format in which forward()
-     // computes
+  }  // the memory format in which forward() computes
 
  private:
   at::Tensor up(const char* name, const Convolution& deconv, nn::BatchNorm& norm, const at::Tensor& x);

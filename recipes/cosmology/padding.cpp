@@ -13,15 +13,15 @@ namespace {
 constexpr std::int64_t kFirstAxis = 2;  // the first axis that is padded, of (N, channels, R, f, bl)
 constexpr std::int64_t kMultiple = 4;
 
-// An axis gets `added` more places. Returns, for each place of the longer axis, the place from which it takes its value. This
-// is computed on the device of the volumes, because copying a list from the host would wait for the device.
+// An axis gets `added` more places. Returns, for each place of the longer axis, the place of the original axis that supplies its
+// value. Computed on the device of the volumes, because copying a list from the host would wait for the device.
 at::Tensor places_of(std::int64_t length, std::int64_t added, Padding padding, const at::TensorOptions& options) {
   if (padding == Padding::circular) return at::arange(length + added, options).remainder(length);
   const std::int64_t half = (added + 1) / 2;
   const at::Tensor behind = (length - 1 - at::arange(half, options)).clamp_min(0);  // mirrors the end of the axis
   const at::Tensor ahead =
-      (added - 1 - at::arange(half, added, options)).clamp_max(length - 1);  // mirrors the beginning, which comes next in a
-                                                                             // circular convolution
+      // mirrors the beginning, which comes next in a circular convolution
+      (added - 1 - at::arange(half, added, options)).clamp_max(length - 1);
   return at::cat({at::arange(length, options), behind, ahead});
 }
 

@@ -1,4 +1,5 @@
-// Pads volumes whose sizes the U-Net can't take, because it halves each axis twice. The padding is removed after the network.
+// Pads volumes whose sizes the U-Net can't take. The U-Net halves each axis twice, so sizes must be multiples of 4. The padding
+// is removed after the network.
 #pragma once
 
 #include <ATen/core/Tensor.h>

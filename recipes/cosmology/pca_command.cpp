@@ -59,7 +59,7 @@ Request request_of(config::Arguments& arguments, std::int64_t samples) {
   return request;
 }
 
-// The inputs of both `pca fit` and `pca validate`.
+// What both `pca fit` and `pca validate` work with.
 struct Task {
   RecipeConfig recipe;
   RunConfig shared;
@@ -99,7 +99,7 @@ void refuse_other_file(const stdfs::path& output) {
 }
 
 int fit(const Request& request) {
-  // The fit may take hours, so a file that can't be written is refused before it.
+  // A file that can't be written is refused now, before the fit, which may take hours.
   if (request.output && stdfs::is_directory(*request.output))
     throw UsageError({*request.output + " is a folder", "flag --output", "name a file: --output FILE.safetensors"});
   if (request.output) refuse_other_file(*request.output);
@@ -139,11 +139,11 @@ void compare(const nn::ForegroundPca& pca, const at::Tensor& pixels, const Recip
   const auto timed = [](double& milliseconds, const auto& run) {
     const double begin = steady_seconds();
     at::Tensor result = run();
-    if (!result.is_cpu()) (void)result.flatten()[0].item<float>();  // waits for the device
+    if (!result.is_cpu()) (void)result.flatten()[0].item<float>();  // reads a value, which waits for the device
     milliseconds += (steady_seconds() - begin) * 1e3;
     return result;
   };
-  (void)pca.clean(pixels).sum().item<float>();  // warms up
+  (void)pca.clean(pixels).sum().item<float>();  // a first call, which warms up
   const at::Tensor stored = timed(all.stored_ms, [&] { return pca.clean(pixels); });
   const at::Tensor batch = timed(all.batch_ms, [&] { return clean_by_batch(pixels, recipe.n_fg); });
   const at::Tensor difference = (stored - batch).abs().to(at::kDouble);
@@ -157,7 +157,7 @@ void compare(const nn::ForegroundPca& pca, const at::Tensor& pixels, const Recip
 int validate(const Request& request) {
   if (!request.components)
     throw UsageError({"validate needs --pca-components FILE", "millrace pca validate", "millrace pca fit writes one"});
-  keep_memory_unless_off(request.config);  // as a training run does
+  keep_memory_unless_off(request.config);  // keeps freed memory, as a training run does
   const Task task = task_of(request);
   const nn::ForegroundPca pca = nn::ForegroundPca::load(*request.components);
   check_pca(pca, task.recipe, task.sky, *request.components, [](const std::string& text) { std::cout << text << "\n"; });
@@ -199,7 +199,7 @@ int pca_command(std::span<const std::string> words) {
     std::cout << kHelp;
     return 0;
   }
-  constexpr std::int64_t kFitted = 100, kCompared = 5;  // the numbers of samples by default
+  constexpr std::int64_t kFitted = 100, kCompared = 5;  // the default numbers of samples, for `pca fit` and for `pca validate`
   const std::string verb = arguments.positional().value_or("");
   if (verb == "fit") return fit(request_of(arguments, kFitted));
   if (verb == "validate") return validate(request_of(arguments, kCompared));

@@ -21,8 +21,8 @@ std::optional<picture::Extent> extent_of(const std::vector<double>& freq_mhz) {
 }  // namespace
 
 Picture draw_maps(const Shown& shown, const RecipeConfig& recipe, const std::vector<double>& freq_mhz) {
-  // Shows the baseline with the strongest signal. Signals are sparse, and a baseline without signal would only show what the
-  // network invents.
+  // Shows the baseline with the strongest signal. Signals are sparse, and for a baseline without signal the picture would only
+  // show what the network invents.
   const auto baseline = shown.truth.select(0, 0).square().sum(at::IntArrayRef{0, 1}).argmax().item<std::int64_t>();
   const bool kelvin = shown.unit.empty() || shown.unit == "K";
   const auto in_unit = [&](const at::Tensor& volume) {  // (R, f); kelvin become millikelvin
@@ -61,7 +61,7 @@ Picture draw_delay(const DelaySpectra& spectra, const RecipeConfig& recipe, cons
   const bool known =
       static_cast<std::int64_t>(freq_mhz.size()) == channels && channels > 1 && freq_mhz.back() != freq_mhz.front();
   const double width =
-      known ? std::abs(freq_mhz.back() - freq_mhz.front()) / static_cast<double>(channels - 1) : 1;  // of a channel, in MHz
+      known ? std::abs(freq_mhz.back() - freq_mhz.front()) / static_cast<double>(channels - 1) : 1;  // width of a channel, in MHz
   const std::int64_t zero = channels / 2;
   std::vector<double> delay;
   for (std::int64_t i = 0; i < channels; ++i) {

@@ -13,8 +13,8 @@
 
 namespace millrace::recipes::cosmology {
 
-// to_volumes() turns complex (B, baselines, frequencies, RA) into (B * split, 2, RA / split, frequencies, baselines), with the
-// index b * split + chunk. to_sky() is the inverse.
+// to_volumes() turns complex (B, baselines, frequencies, RA) into (B * split, 2, RA / split, frequencies, baselines). Chunk c of
+// row b gets the index b * split + c. to_sky() is the inverse.
 [[nodiscard]] at::Tensor to_volumes(const at::Tensor& pixels, std::int64_t split);  // `pixels`: a result of as_pixels(), (B, bl,
                                                                                     // f, 2 RA) real numbers
 [[nodiscard]] at::Tensor to_sky(const at::Tensor& volumes, std::int64_t split);     // returns complex numbers
@@ -22,15 +22,15 @@ namespace millrace::recipes::cosmology {
 // Adds amp * a normal random number to each real and each imaginary part. x is a result of as_pixels() and is changed in place.
 void add_noise(at::Tensor& x, double amp, const nn::RowKey& key);
 
-// For pca="batch": removes foreground components that are computed from this batch only, with separate means and components for
-// real and imaginary parts.
+// For pca="batch": removes foreground components that are computed from this batch only. Real and imaginary parts have separate
+// means and components.
 [[nodiscard]] at::Tensor clean_by_batch(const at::Tensor& pixels, std::int64_t n_fg);
 
 struct Volumes {
   at::Tensor input, target;
 };
-// Does, in this order: noise, PCA, scale, layout. The foreground is never removed from the target, which has none. Computed in
-// fp32, also under autocast. If `pca` is null, clean_by_batch() is used.
+// Does, in this order: noise, PCA, scale, layout. The foreground is never removed from the target, because the target has none.
+// Computed in fp32, also under autocast. If `pca` is null, clean_by_batch() removes the foreground.
 [[nodiscard]] Volumes preprocess(const at::Tensor& x, const at::Tensor& y, const RecipeConfig& recipe,
                                  const nn::ForegroundPca* pca, const nn::RowKey& key, const nn::Fused& fused = {});
 

@@ -50,7 +50,8 @@ void Cosmology::before_training() {
   for (const std::string& text : check_validation_sky(*sky_)) context_.note(text);
   const bool stored = recipe_.pca.value_or(PcaMode::stored) == PcaMode::stored;
   if (pca_ && stored)
-    return check_pca(*pca_, recipe_, *sky_, "the model's snapshot", context_.notice);  // the components of the snapshot are kept
+    // checks the snapshot's components, which are kept
+    return check_pca(*pca_, recipe_, *sky_, "the model's snapshot", context_.notice);
   if (context_.places.plan_only) return;
   if (stored) pca_ = stored_pca(recipe_, *sky_, recipe_.pca_components_path, context_, context_.notice);
   for (const std::string& text : look_at_files(recipe_, *sky_)) context_.note(text);
@@ -115,8 +116,8 @@ Loss loss_of(const at::Tensor& predicted, const at::Tensor& target, LossKind kin
   }
   const at::Tensor sum = error.square().sum();
   if (kind == LossKind::mse) return {.terms = {{.sum = sum, .count = count, .nominal_count = elements}}};
-  const at::Tensor self = sum.detach().clamp_min(1e-12 * elements);  // so that the gradient of log S is the gradient of S divided
-                                                                     // by S
+  // divides by S itself without a gradient, so that the gradient of log S is the gradient of S divided by S
+  const at::Tensor self = sum.detach().clamp_min(1e-12 * elements);
   return {.terms = {{.sum = sum, .count = self, .nominal_count = elements, .report = LossTerm::Report{self, count, true}}}};
 }
 
@@ -173,7 +174,7 @@ void Cosmology::begin_validation() {
   left_ = power_ = at::Tensor();
 }
 
-void Cosmology::end_validation(metrics::Board&) {  // host: values are read anyway after a validation
+void Cosmology::end_validation(metrics::Board&) {  // host: the values are read anyway after a validation
   if (!left_.defined() || !pinned_.add(step_, left_.item<double>(), power_.item<double>())) return;
   context_.note("three validations in a row end with " + percent(left_.item<double>() / power_.item<double>(), 1) +
                 " of the signal's power: the network answers almost zero. Next: check the residual of PCA (pca_residual_power; "

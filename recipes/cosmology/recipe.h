@@ -26,7 +26,8 @@ class Cosmology final : public Recipe {
   Cosmology(const Sections& sections, const Context& context, OpenSky open = {});
   [[nodiscard]] static std::vector<Problem> problems(const Sections& sections, const RunConfig& run);
 
-  void before_training() override;  // opens all files (headers only); finds or fits the foreground components
+  // opens all files (headers only); then finds the foreground components in a file, or fits them
+  void before_training() override;
   data::Pipeline data(Split split) override;
   data::Pipeline test_data() override;
   Batch prepare(Batch batch) override;  // makes "input", "target" (B*split,2,RA/split,f,bl) from "x", "y", complex (B,bl,f,RA)
@@ -39,14 +40,14 @@ class Cosmology final : public Recipe {
 
   State state() const override;  // the foreground components
   void load_state(const State& state) override;
-  Tensors predict(const Tensors& inputs) override;  // takes "x", complex (B,bl,f,RA) in kelvin; returns "signal" of the same
-                                                    // shape
+  // takes "x", complex (B,bl,f,RA) in kelvin; returns "signal" of the same shape
+  Tensors predict(const Tensors& inputs) override;
   Facts facts() const override;
   std::vector<Picture> draw() override;
 
  private:
   void use_given_components();
-  at::Tensor recover(const at::Tensor& input);  // runs the model; as recipe.pad says, pads before it and cuts after it
+  at::Tensor recover(const at::Tensor& input);  // runs the model; if recipe.pad says so, pads `input` before and cuts the result
 
   Context context_;
   OpenSky open_;
@@ -55,11 +56,11 @@ class Cosmology final : public Recipe {
   std::optional<Sky> sky_;
   std::optional<nn::ForegroundPca> pca_;
   std::shared_ptr<UNet> model_;
-  DelaySpectra spectra_;     // of the present validation
+  DelaySpectra spectra_;     // delay spectra of the present validation
   Shown shown_;              // the first chunk of the present validation
   at::Tensor left_, power_;  // sums of squares over the present validation: of recovered minus truth, and of truth
   PinnedLoss pinned_;
-  std::int64_t step_ = 0;  // of the training, 0-based, at the latest validation
+  std::int64_t step_ = 0;  // the training step (0-based) of the latest validation
   SkyFiles judged_;        // the files from which validation batches come: the validation's own, or those of recipe.test_dir
 };
 

@@ -23,11 +23,13 @@ constexpr auto kRightAscension = "/index_map/ra";
 constexpr auto kUnit = "/index_map/unit";
 constexpr std::int64_t kLongestUnit = 64;
 constexpr double kLineMhz = 1420.405751768;  // the line of neutral hydrogen at rest
-constexpr double kHighestMhz = 1e6;          // larger numbers are in hertz
+constexpr double kHighestMhz = 1e6;          // a larger number must be in hertz
 constexpr double kSameMhz = 1e-3;            // the same tolerance as for the components of a PCA
-constexpr double kSameFrequency = 0.02;      // share of a channel's width, because numbers may be f32 and redshifts are rounded
-constexpr double kSameStep = 0.01;           // share of a step along RA
-constexpr double kTurn = 360;                // degrees
+// two frequencies count as equal if they differ by at most this share of a channel's width, because numbers may be f32 and
+// redshifts are rounded
+constexpr double kSameFrequency = 0.02;
+constexpr double kSameStep = 0.01;  // two steps count as equal if they differ by at most this share of the step along RA
+constexpr double kTurn = 360;       // a full turn, in degrees
 
 std::string name_of_file(const hdf5::File& file) {
   const auto& path = file.path();
@@ -46,7 +48,7 @@ const hdf5::Unreadable* find_unreadable(const hdf5::File& file, const std::strin
   return it == sets.end() ? nullptr : &*it;
 }
 
-// The unit in a text: removes the padding of fixed-length texts, and maps the usual spellings of a unit to one.
+// Returns the unit in a text. Removes the padding of fixed-length texts, and maps the usual spellings of a unit to one spelling.
 std::string unit_word(std::string text) {
   text = text.substr(0, text.find('\0'));
   const auto is_space = [](char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; };
@@ -114,7 +116,7 @@ void take_frequencies(const hdf5::File& file, std::int64_t count, SkyWords& word
 }
 
 void take_unit(const hdf5::File& file, const std::string& cube, SkyWords& words, std::vector<Problem>& problems) {
-  std::vector<std::pair<std::string, std::string>> said;  // a place that names a unit, and the unit
+  std::vector<std::pair<std::string, std::string>> said;  // each place in the file that names a unit, and that unit
   const auto add = [&](const std::string& place, const std::string& text) {
     if (const std::string word = unit_word(text); !word.empty()) said.emplace_back(place, word);
   };
@@ -161,8 +163,8 @@ double tolerance(const std::vector<double>& mhz) {
   return mhz.size() < 2 ? kSameMhz : std::max(kSameMhz * std::min(1.0, least), kSameFrequency * least);
 }
 
-// The median step along RA, between -180 and 180 degrees. Files are compared by this step only. Their first RA does not matter,
-// because samples are rolled along RA.
+// The median step along RA, between -180 and 180 degrees. Files are compared only by this step. The first RA of a file does not
+// matter, because samples are rolled along RA.
 double step_of(const std::vector<double>& ra) {
   std::vector<double> steps;
   for (std::size_t i = 1; i < ra.size(); ++i) steps.push_back(std::remainder(ra[i] - ra[i - 1], kTurn));
@@ -254,7 +256,7 @@ SkyAxes compared_axes(const std::vector<NamedSky>& files, const std::string& cub
   Said first{all.front().file, {}};
   first.words.unit = all.front().words.unit;
   for (const Said& said : all) {
-    // Each member is compared with the first file that has it.
+    // Each member is compared with that of the first file that has it.
     if (channels != all.end())
       compare({channels->file, {channels->words.freq_mhz, channels->words.freq_from, {}, said.words.unit, {}}}, said, problems);
     if (ra != all.end()) compare({ra->file, {{}, "", ra->words.ra, said.words.unit, {}}}, said, problems);

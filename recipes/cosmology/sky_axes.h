@@ -10,8 +10,8 @@
 
 namespace millrace::recipes::cosmology {
 
-// The axes and the unit of a file. A member is empty if its data set is missing or unreadable. `unread` has a line for each
-// unreadable data set.
+// The axes and the unit of a file. A member is empty if its data set is missing or can't be read. `unread` has a line for each
+// data set that can't be read.
 struct SkyWords {
   std::vector<double> freq_mhz;  // in MHz: read from /index_map/freq, else computed from /index_map/redshift
   std::string freq_from;         // where the frequencies come from, such as "/index_map/freq"; with the unit if that is not MHz
@@ -30,7 +30,7 @@ struct SkyWords {
 [[nodiscard]] std::string read_as(const SkyWords& words, const std::string& silent_band);
 
 struct SkyAxes {
-  SkyWords words;  // each member comes from the first file that has it; without a unit: kelvin
+  SkyWords words;  // each member comes from the first file that has it; if no file has a unit, the unit is kelvin
   std::vector<std::string> notices;
 };
 

@@ -18,17 +18,17 @@ namespace millrace::recipes::cosmology {
 namespace {
 
 constexpr std::int64_t kSamplesLookedAt = 4;
-constexpr std::size_t kNamed = 5;            // a line lists at most this many channels
-constexpr double kFewChannels = 0.1;         // if at most this share of the channels holds half of the residual's power, the
-                                             // cause is interference
+constexpr std::size_t kNamed = 5;  // a line lists at most this many channels
+// if at most this share of the channels holds half of the residual's power, the cause is interference
+constexpr double kFewChannels = 0.1;
 constexpr std::int64_t kSparedChannels = 6;  // the advice raises n_fg to at most one component for this many channels
 constexpr double kPinnedWithin = 0.03;
 constexpr int kPinnedValidations = 3;
 
-// Mean squares of some training samples, in fp64.
+// Mean squares of the values in some training samples, in fp64.
 struct Powers {
-  std::vector<double> channels, baselines;  // powers of the input, of each channel and of each baseline
-  std::vector<double> left, signal;         // powers of each channel: of the input without foreground, and of the target
+  std::vector<double> channels, baselines;  // mean squares of the input, for each channel and for each baseline
+  std::vector<double> left, signal;         // mean squares for each channel: of the input without foreground, and of the target
   std::int64_t samples = 0;
 };
 
@@ -53,7 +53,7 @@ Powers powers_of(const RecipeConfig& recipe, const Sky& sky, const nn::Foregroun
       left += by_channel(clean);
       signal += by_channel(nn::as_pixels(pair.y.unsqueeze(0)));
       ++powers.samples;
-    } catch (const DataError&) {  // the fit or the loader reports it
+    } catch (const DataError&) {  // ignored, because the fit or the loader reports the error
     }
   }
   if (powers.samples == 0) return powers;

@@ -140,7 +140,7 @@ struct OpenedSky {
   std::vector<Problem> unusable;
 };
 
-// Opens files and appends them to `files`. A file that can't be used becomes an unusable_sky().
+// Opens files and appends them to `files`. A file that can't be used becomes an unusable_sky() in the list.
 OpenedSky open_files(const std::vector<std::filesystem::path>& paths, const RecipeConfig& recipe, const OpenSky& open,
                      std::vector<SkyFile>& files) {
   OpenedSky opened;
@@ -159,7 +159,7 @@ OpenedSky open_files(const std::vector<std::filesystem::path>& paths, const Reci
   return opened;
 }
 
-// The files of one kind (signal or foreground) on one side of the split.
+// The files of one kind (signal or foreground) for training or for validation.
 struct Side {
   std::string name;
   const std::vector<std::filesystem::path>& paths;
@@ -168,7 +168,8 @@ struct Side {
   std::vector<Problem> problems = {};
 };
 
-// With data.bad_samples=fail, all problems end the run. Otherwise they are reported, and only too many bad samples end it.
+// With data.bad_samples=fail, all problems end the run. With other values, problems are reported, and the run ends only if there
+// are too many bad samples.
 void settle(std::vector<Side>& sides, const DataConfig& input, std::vector<Problem>& problems,
             std::vector<std::string>& notices) {
   for (Side& side : sides) {
@@ -178,13 +179,13 @@ void settle(std::vector<Side>& sides, const DataConfig& input, std::vector<Probl
     }
     if (side.problems.empty()) continue;
     const auto bad = std::ssize(side.problems), all = std::ssize(side.files);
-    // For files that are drawn, the number of bad samples is only known during the epoch.
+    // Foreground files are drawn during the epoch, so the number of bad samples is not known here, unless all files are bad.
     if (side.are_samples || bad == all) refuse_too_many(bad, all, side.name, side.problems.back(), input);
     notices.push_back(notice_of_bad(side.problems, all, side.name, input));
   }
 }
 
-// Replaces files of another shape by unusable ones.
+// Replaces files whose shape is not `shape` by unusable_sky().
 void drop_other_shapes(std::vector<SkyFile>& files, const Shape& shape, const std::string& usual, const std::string& next,
                        const RecipeConfig& recipe, std::vector<Problem>& problems) {
   for (SkyFile& file : files) {
@@ -290,7 +291,8 @@ Sky open_sky(const RecipeConfig& recipe, const std::filesystem::path& signal_dir
   if (passes_bad(input)) std::erase_if(all, [&](const auto& file) { return file.second != sky.shape; });
   settle(sides, input, problems, sky.notices);
   check_sizes(*first, sky.shape, recipe, problems);
-  std::vector<NamedSky> named = {{first.get(), sky.shape}};  // the usual file is first, because all others are compared with it
+  // the file with the usual shape is first, because all other files are compared with it
+  std::vector<NamedSky> named = {{first.get(), sky.shape}};
   for (const auto& [file, shape] : all) {
     if (file != first) named.push_back({file.get(), shape});
   }

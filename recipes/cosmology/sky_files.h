@@ -17,13 +17,13 @@
 namespace millrace::recipes::cosmology {
 
 using SkyFile = std::shared_ptr<const hdf5::File>;
-// A function that opens files, in their order: open_hdf5(), or a function of a test. A file that can't be opened is passed to
-// `failed` and is null in the result.
+// A function that opens files and returns them in the same order: open_hdf5(), or a function of a test. A file that can't be
+// opened is passed to `failed` and is null in the result.
 using OpenSky =
     std::function<std::vector<SkyFile>(std::span<const std::filesystem::path> paths, const hdf5::File::OnFailure& failed)>;
 [[nodiscard]] OpenSky open_hdf5(hdf5::OpenOptions options = {});
 
-// The files of a side of the split: training or validation.
+// The files for training or for validation.
 struct SkyFiles {
   std::vector<SkyFile> signal, foreground;
 };
@@ -32,11 +32,11 @@ struct Sky {
   SkyFiles train, validation;
   Shape shape;                   // (baselines, frequencies, RA), the same for every file
   std::vector<double> freq_mhz;  // centres of the channels
-  std::string unit;              // of the visibilities; empty: the files name no unit, so it is kelvin
+  std::string unit;              // unit of the visibilities; empty: the files name no unit, so the unit is kelvin
   std::vector<double> ra;        // in degrees; empty: the files do not have it
   std::string read_as;           // how channels, RA and unit are read, in one line
   std::vector<std::string> notices;
-  std::string fingerprint;  // of names, sizes, shapes, and the config keys that select from the files
+  std::string fingerprint;  // hash of names, sizes, shapes, and the config keys that select from the files
 };
 
 // All *.h5 and *.hdf5 of a folder, sorted by name. Throws DataError if there is no such file; `key` is the config key of the
@@ -51,9 +51,9 @@ struct SplitOfSky {
   SplitPaths signal, foreground;
   std::vector<std::string> notices;
 };
-// Splits the files. A random generator with the seed `seed` draws u in [0, 1) for each file, signal files first; files with u <
-// 0.9 are for training. If a side gets no file of a kind, it gets the last file of the other side. At most `num_train` signal
-// files are for training; -1 = no limit.
+// Splits the files into training and validation. A random generator with the seed `seed` draws u in [0, 1) for each file, signal
+// files first; files with u < 0.9 are for training. If training or validation gets no file of a kind, it gets the last file of
+// the other. At most `num_train` signal files are for training; -1 = no limit.
 [[nodiscard]] SplitOfSky split_sky(const std::vector<std::filesystem::path>& signal,
                                    const std::vector<std::filesystem::path>& foreground, std::uint64_t seed,
                                    std::int64_t num_train);
@@ -66,7 +66,7 @@ struct SplitOfSky {
 
 // Opens all files (headers only) and compares them with the shape that most files have. Throws one DataError with all misfits.
 // If input.bad_samples is not fail, a file that can't be opened, has no cube or has another shape is reported and stays in the
-// list as unusable_sky(). Then it throws DataError only if there are more such files than input.max_bad_fraction allows.
+// list as unusable_sky(). DataError is then thrown only if there are more such files than input.max_bad_fraction allows.
 // Contradictions between axes are always errors.
 [[nodiscard]] Sky open_sky(const RecipeConfig& recipe, const std::filesystem::path& signal_dir,
                            const std::filesystem::path& foreground_dir, std::uint64_t seed, const OpenSky& open,

@@ -12,22 +12,22 @@
 namespace millrace::recipes::cosmology {
 namespace {
 
-constexpr std::int64_t kBytesOfAFile = 1 << 20;  // bytes; at least this much of a file is read, because a chunk is read as a
-                                                 // whole
+constexpr std::int64_t kBytesOfAFile = 1 << 20;  // bytes of a file that are read at least, because a chunk is read as a whole
 constexpr std::int64_t kBytesOfAll = 1 << 28;
-constexpr std::size_t kFewFiles = 3;    // with fewer files it is unknown what is usual
-constexpr double kOtherPower = 1e4;     // as a multiple of the median; kelvin and millikelvin differ in power by a factor of a
-                                        // million
-constexpr double kOtherSpectrum = 0.8;  // correlation of two spectra, below which they differ
-constexpr double kRougher = 100;        // as a multiple of the median file
-constexpr double kRough = 0.1;          // share of the power; below it the cause may be a steep spectrum
-constexpr double kExchanged = 10;       // as a multiple of the foreground's amplitude
+constexpr std::size_t kFewFiles = 3;  // with at most this many files, nobody can say what is usual
+// a power is odd if it differs from the median by this factor; kelvin and millikelvin differ in power by a factor of a million
+constexpr double kOtherPower = 1e4;
+constexpr double kOtherSpectrum = 0.8;  // two spectra differ if their correlation is below this
+constexpr double kRougher = 100;        // a file is rough if its roughness exceeds that of the median file by this factor
+// smallest roughness that is reported, as a share of the power; below it, a steep spectrum may be the cause
+constexpr double kRough = 0.1;
+constexpr double kExchanged = 10;  // a signal this many times as strong as the foreground means that the two may be exchanged
 
 struct Seen {
   const hdf5::File* file;
   bool is_flat = false, is_broken = false;  // is_flat: all values are equal; is_broken: some values are NaN or infinite
   double power = 0, roughness = 0;
-  std::vector<double> channels, baselines;  // powers of each
+  std::vector<double> channels, baselines;  // power of each channel and of each baseline
 };
 
 struct Kind {
@@ -77,7 +77,7 @@ bool look(const hdf5::File& file, const std::string& cube, const Shape& block, S
   return true;
 }
 
-// The bytes that must be read from the file for this block.
+// The number of bytes that must be read from the file to get this block.
 double bytes_touched(const hdf5::Dataset& cube, const Shape& block) {
   double bytes = static_cast<double>(size_of(cube.dtype));
   for (std::size_t axis = 0; axis < block.size(); ++axis) {
@@ -131,7 +131,7 @@ double correlation(const std::vector<double>& a, const std::vector<double>& b) {
   return spread > 0 ? (sab - sa * sb / n) / std::sqrt(spread) : 0;
 }
 
-// The usual spectrum: each channel's share of the power of a file, as the median over all files.
+// The usual spectrum: for each channel, the median over all files of the channel's share of the file's power.
 std::vector<double> usual_spectrum(const Kind& kind) {
   std::vector<double> usual;
   for (std::size_t f = 0; f < kind.files.front().channels.size(); ++f)
@@ -139,7 +139,7 @@ std::vector<double> usual_spectrum(const Kind& kind) {
   return usual;
 }
 
-// Adds a line about the files for which `what` returns a text. The line names the first of them.
+// Adds a line about the files for which `what` returns a text. The line names the first of these files.
 template <class What>
 void add_lines(const Kind& kind, What what, std::vector<std::string>& lines) {
   std::string line;
@@ -216,7 +216,7 @@ void look_at(Kind& kind, std::vector<std::string>& lines) {
                " times as strong as the other files: is it in another unit, or of another sky?";
       },
       lines);
-  if (kind.name != "foreground") return;  // a signal may be zero in places
+  if (kind.name != "foreground") return;  // only for foregrounds, because a signal may be zero in places
   note_dead_baselines(kind, lines);
   note_spectra(kind, lines);
 }

@@ -102,14 +102,14 @@ void check_pca(const nn::ForegroundPca& pca, const RecipeConfig& recipe, const S
     refuse("pca file has n_fg " + std::to_string(pca.n_fg()) + ", recipe.n_fg is " + std::to_string(recipe.n_fg), where);
   }
   if (pca.freq_mhz.defined()) {
-    constexpr double kApart = 1e-3;   // in MHz; frequencies that differ by more belong to different channels
-    constexpr double kHighest = 1e6;  // in MHz; larger numbers are in Hz, because earlier versions stored an axis in Hz without
-                                      // converting it
+    constexpr double kApart = 1e-3;  // in MHz; frequencies that differ by more than this belong to different channels
+    // in MHz; larger numbers must be in Hz, because earlier versions stored an axis in Hz without converting it
+    constexpr double kHighest = 1e6;
     const at::Tensor known = pca.freq_mhz.abs().max().item<double>() > kHighest ? pca.freq_mhz * 1e-6 : pca.freq_mhz;
     const auto apart_from = [&](const std::vector<double>& mhz) { return (known - at::tensor(mhz, at::kDouble)).abs(); };
     const at::Tensor apart = apart_from(sky.freq_mhz);
-    // If an axis was unreadable, earlier versions used recipe.band_mhz instead. For the same data their components are still
-    // right.
+    // If an axis could not be read, earlier versions used recipe.band_mhz instead. The components of such a run are still right
+    // for the same data.
     const auto is_default = [&] {
       return other_data(pca, recipe, sky).empty() && apart_from(centres_of(recipe, frequencies)).max().item<double>() <= kApart;
     };
@@ -138,7 +138,7 @@ std::optional<nn::ForegroundPca> found_pca(const RecipeConfig& recipe, const Sky
       nn::ForegroundPca pca = nn::ForegroundPca::load(path);
       check_pca(pca, recipe, sky, path.string(), {});
       if (const std::string other = other_data(pca, recipe, sky); !other.empty()) refuse("they were " + other, path.string());
-      // Components that were found in the run folder belong to the run from now on.
+      // Copies components that were found elsewhere into the run's new files, so that they belong to the run from now on.
       if (!places.new_files.empty() && (places.new_files != places.run_folder || name != ours))
         pca.save(Fs::real(), places.new_files / ours);
       if (report) report("pca components of " + path.string());

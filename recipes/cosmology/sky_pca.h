@@ -1,4 +1,4 @@
-// The foreground components of a run: they are found in a file and checked against the data, or fitted to the training samples.
+// The foreground components of a run. They are found in a file and checked against the data, or fitted to the training samples.
 #pragma once
 
 #include <filesystem>
@@ -18,24 +18,24 @@ using Tell = std::function<void(const std::string&)>;
 struct TrainingPair {
   at::Tensor x, y;
 };
-// A training sample, complex64 (baselines, frequencies, ra_keep): x, the signal with foreground, to which components are fitted,
-// and y, its target.
+// A training sample: x, the signal with foreground, to which components are fitted, and y, its target. Both are complex64
+// (baselines, frequencies, ra_keep).
 [[nodiscard]] TrainingPair training_pair(const SkySource& source, std::int64_t index, std::uint64_t seed);
 // The x of training_pair().
 [[nodiscard]] at::Tensor training_input(const SkySource& source, std::int64_t index, std::uint64_t seed);
 [[nodiscard]] SkySource training_source(const RecipeConfig& recipe, const Sky& sky);  // without augmentation
 
-// Fits components to the first min(num_samples, all) training samples: their x after the cut and before noise. Holds one sample
-// in memory at a time. `progress` gets (done, all) after each sample. If a sample can't be read and input.bad_samples is fail,
-// throws DataError. With other policies it leaves the sample out and calls `left_out` with the reason; it throws DataError if
-// it leaves out all samples, or more than input.max_bad_fraction allows.
+// Fits components to the first min(num_samples, all) training samples: to the samples' x after the cut and before noise. Holds
+// one sample in memory at a time. `progress` gets (done, all) after each sample. If a sample can't be read and input.bad_samples
+// is fail, throws DataError. With any other policy, leaves the sample out and calls `left_out` with the reason; throws DataError
+// if all samples are left out, or more than input.max_bad_fraction allows.
 [[nodiscard]] nn::ForegroundPca fit_pca(const RecipeConfig& recipe, const Sky& sky, std::uint64_t seed, std::int64_t num_samples,
                                         const DataConfig& input = {},
                                         const std::function<void(std::int64_t, std::int64_t)>& progress = {},
                                         const Tell& left_out = {});
 
-// Throws DataError if the components do not fit the data's channels or n_fg. If only the fingerprint is that of other data, calls
-// `report` with a text.
+// Throws DataError if the components do not fit the data's channels or n_fg. If only the fingerprint is that of other data,
+// calls `report` with a text.
 void check_pca(const nn::ForegroundPca& pca, const RecipeConfig& recipe, const Sky& sky, const std::string& where,
                const Tell& report);
 

@@ -20,7 +20,7 @@ class SkyProblems final : public DataError {
 // Throws DataError for a single problem and SkyProblems for several. Does nothing if the list is empty.
 void refuse_all(const std::vector<Problem>& problems);
 
-// Runs `action`. If it throws DataError, adds that to `problems`.
+// Runs `action`. If `action` throws DataError, adds its problems to `problems`.
 template <class Action>
 void collect(std::vector<Problem>& problems, const Action& action) {
   try {

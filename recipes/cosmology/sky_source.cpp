@@ -13,8 +13,8 @@ namespace {
 constexpr std::uint64_t kForeground = 0;  // numbers of the uses of a sample's random generator
 constexpr std::uint64_t kRoll = 1;
 
-// The index of the first of `count` numbers that is not finite, or -1. One pass without a branch suffices, because a sum of
-// halved finite numbers stays finite.
+// Returns the index of the first of `count` numbers that is not finite, or -1. One pass without a branch suffices, because a sum
+// of halved finite numbers stays finite.
 template <class T>
 std::int64_t first_not_finite(const T* values, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) {
@@ -23,7 +23,7 @@ std::int64_t first_not_finite(const T* values, std::int64_t count) {
   return -1;
 }
 
-// Writes the numbers to `out`, or adds them if `adds`. Each row of `row` numbers is rolled to the right by `roll`.
+// Writes the numbers to `out`, or adds them to `out` if `adds`. Each row of `row` numbers is rolled to the right by `roll`.
 template <class T>
 void deliver(const T* values, std::int64_t rows, std::int64_t row, std::int64_t roll, bool adds, float* out) {
   for (std::int64_t r = 0; r < rows; ++r) {

@@ -1,4 +1,5 @@
-// The samples of a sky. y is a signal file; x is y plus a foreground file that is drawn for it. Both are cut to recipe.ra_keep.
+// The samples of a sky. y comes from a signal file; x is y plus a foreground file that is drawn for y. Both are cut to
+// recipe.ra_keep.
 #pragma once
 
 #include <string>
@@ -15,9 +16,9 @@ struct SkyOptions {
   bool rolls = false;  // true: rolls x and y along RA by the same random offset
 };
 
-// The fields "x" and "y" are complex64 (baselines, frequencies, ra_keep). The foreground of a sample is drawn uniformly, with
-// replacement, by the random generator of (seed, epoch, position). So the draw does not depend on the number of readers, and
-// every validation has the same foregrounds.
+// Reads the samples. The fields "x" and "y" are complex64 (baselines, frequencies, ra_keep). The foreground of a sample is drawn
+// uniformly, with replacement, by the random generator of (seed, epoch, position). So the draw does not depend on the number of
+// readers, and every validation has the same foregrounds.
 class SkySource final : public data::Source {
  public:
   SkySource(SkyFiles files, const Shape& shape, SkyOptions options);
@@ -31,8 +32,8 @@ class SkySource final : public data::Source {
   [[nodiscard]] std::string describe(std::int64_t index) const override;
   [[nodiscard]] bool looks_ahead() const override { return true; }
   void will_need(std::span<const std::int64_t> indices, const data::ReadRandom& random) const noexcept override;
-  // A sample has two parts: the signal file and the foreground file, both cut, as complex64. A foreground file is part of many
-  // samples.
+  // A sample has two parts (what a cache keeps): the signal file and the foreground file, both cut, as complex64. A foreground
+  // file is part of many samples.
   [[nodiscard]] data::Keeps keeps() const override { return data::Keeps::parts; }
   [[nodiscard]] std::int64_t parts() const override;
   [[nodiscard]] std::size_t parts_per_sample() const override { return 2; }

@@ -14,7 +14,7 @@ namespace millrace::recipes::cosmology {
 // other axes. Returns (f), fp64.
 [[nodiscard]] at::Tensor delay_power(const at::Tensor& volumes);
 
-// Sums over a validation.
+// Delay spectra, summed over a validation.
 struct DelaySpectra {
   at::Tensor truth, recovered, residual, input_residual;  // (f); undefined before the first batch
   void add(const at::Tensor& truth_volumes, const at::Tensor& recovered_volumes, const at::Tensor& input_volumes);

@@ -59,7 +59,7 @@ State Cosmology::state() const {
 }
 
 void Cosmology::load_state(const State& state) {
-  if (state.tensors.empty() && state.json.empty()) return;  // only weights were loaded, or pca=batch
+  if (state.tensors.empty() && state.json.empty()) return;  // empty if only weights were loaded, or with pca=batch
   const SavedJson json = SavedJson(state.json, "recipe")["pca"];
   const auto found = state.tensors.find("pca.mean");
   const std::int64_t channels = found != state.tensors.end() && found->second.dim() == 1 ? found->second.size(0) : 0;
@@ -73,8 +73,8 @@ void Cosmology::load_state(const State& state) {
   pca_ = std::move(pca);
 }
 
-// Loads the components that the config names. They are needed for weights without a snapshot, which have no components. A run's
-// own components are kept.
+// Loads the components that the config names. Weights without a snapshot need this, because such weights come without
+// components. A run's own components are kept.
 void Cosmology::use_given_components() {
   if (pca_ || recipe_.pca_components_path.empty() || recipe_.pca.value_or(PcaMode::stored) == PcaMode::batch) return;
   nn::ForegroundPca pca = nn::ForegroundPca::load(recipe_.pca_components_path);
@@ -108,7 +108,7 @@ Tensors Cosmology::predict(const Tensors& inputs) {
   }
   refuse_not_finite(x);
   RecipeConfig quiet = recipe_;
-  quiet.add_noise = false;  // real visibilities have noise already
+  quiet.add_noise = false;  // no noise is added, because the input of predict() is real data with its own noise
   const at::Tensor input = preprocess(x, at::zeros_like(x), quiet, pca_ ? &*pca_ : nullptr, {}, fused_).input;
   at::Tensor signal = recover(input).to(at::kFloat);
   if (recipe_.predict_residual) signal = signal + input;
@@ -118,7 +118,7 @@ Tensors Cosmology::predict(const Tensors& inputs) {
 
 namespace {
 
-// An axis with coordinates; if the steps of `values` are uneven, an axis of indices.
+// An axis with coordinates. If the steps of `values` are uneven, an axis that counts indices.
 FieldAxis axis_of(const std::string& label, const std::string& unit, const std::vector<double>& values, double period = 0) {
   const int direction = direction_of(values, period);
   if (direction == 0) return {.label = label};

@@ -8,7 +8,7 @@
 
 namespace millrace::recipes::cosmology {
 
-// A file without data sets that throws `why` when it is read. So data.bad_samples applies to the samples that need the file.
+// Stands for a file without data sets; reading it throws `why`. So data.bad_samples applies to the samples that need the file.
 [[nodiscard]] SkyFile unusable_sky(std::filesystem::path path, Problem why);
 [[nodiscard]] inline bool is_usable(const SkyFile& file) { return !file->datasets().empty(); }
 

@@ -15,8 +15,8 @@ namespace millrace::recipes::image_pairs {
 // 64:300).
 [[nodiscard]] double noise_of(std::span<const std::uint8_t> pixels, std::int64_t side);
 
-// The share of `pairs` that the estimated noise answers correctly. An image gets the known score that is nearest to minus its
-// noise. `read` returns the pixels of an image by its number; it is called once for each image.
+// The share of `pairs` that the estimated noise answers correctly. An image's score is taken to be the known score that is
+// nearest to minus the image's noise. `read` returns the pixels of an image by its number; `read` is called once for each image.
 [[nodiscard]] double baseline_accuracy(std::span<const Pair> pairs, std::span<const ImageFile> images, double theta,
                                        std::int64_t side,
                                        const std::function<std::vector<std::uint8_t>(std::int64_t image)>& read);

@@ -61,7 +61,7 @@ Python. With --merge, writes the weights of tower, projector and decoder with th
   --shard SIZE      largest size of a file of merged weights (default 5 GB)
 )";
 
-// The inputs of both commands.
+// What both commands work with.
 struct Request {
   std::string command;
   std::string run;
@@ -101,7 +101,7 @@ std::vector<stdfs::path> images_named(const std::vector<stdfs::path>& words, std
   return files;
 }
 
-// The list must not replace a file from which it is made.
+// Throws if the list would replace a file from which the list is made.
 void refuse_input_as_output(const stdfs::path& out, const std::vector<stdfs::path>& inputs) {
   for (const stdfs::path& input : inputs) {
     std::error_code ignored;
@@ -122,15 +122,15 @@ at::Tensor read_images(const std::vector<stdfs::path>& files, const RecipeConfig
   return images;
 }
 
-// True if the file has the label's name, with the folders in it.
+// True if the file's path ends with the label, including the folders in the label.
 bool has_name(const stdfs::path& file, const std::string& label) {
   const std::string path = file.lexically_normal().generic_string();
   const std::string end = stdfs::path(label).lexically_normal().generic_string();
   return path == end || path.ends_with("/" + end);
 }
 
-// The label of a file among those whose last part is the file's; null if none is. `alone`: no other file is called so. Then a
-// single label is the file's, even if it names other folders.
+// Among labels with the file's name, returns the label that means this file; null if there is none. `alone`: no other file has
+// this name. Then a single label means the file, even if the label names other folders.
 const Labelled* label_of(const stdfs::path& file, const std::vector<Labelled>& of_name, bool alone) {
   const Labelled* best = nullptr;
   for (const Labelled& label : of_name) {

@@ -22,12 +22,13 @@ namespace {
 
 constexpr double kRmsNormEps = 1e-5;
 
-// One position of each row: turns (R, L, d) into (R, 1, d).
+// Selects one position of each row: turns (R, L, d) into (R, 1, d).
 at::Tensor at_last(const at::Tensor& x, const at::Tensor& rows) {
   return rows.defined() ? x.flatten(0, 1).index_select(0, rows).unsqueeze(1) : x.narrow(1, x.size(1) - 1, 1);
 }
 
-// Returns {x, at_last(x)}. x gets a single gradient: the gradient of the last positions is added in place to that of x.
+// Returns {x, at_last(x)}. In the backward pass, the gradient of at_last(x) is added in place to that of x, so that x gets a
+// single gradient.
 struct WithLast : torch::autograd::Function<WithLast> {
   static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context, const at::Tensor& x,
                                                 const std::optional<at::Tensor>& rows) {
@@ -147,8 +148,8 @@ LanguageModel::Stream LanguageModel::finish(const DecoderBlock& block, const at:
   };
   const auto middle =
       nn::add_rms_norm(multiply(mixed, {block.o.get()}), x, norm_weight(block.middle_norm->weight), kRmsNormEps, fused);
-  x.reset();                 // the sum contains x, and no gradient needs x itself
-  const at::Tensor branch =  // in an expression, so that intermediate results are freed before the sum allocates memory
+  x.reset();                 // frees x: the sum contains x, and no gradient needs x itself
+  const at::Tensor branch =  // one expression, so that intermediate results are freed before the sum allocates memory
       project_gated(multiply(middle.second, {block.gate.get(), block.up.get()}), *block.down, projecting_, is_training());
   auto out = nn::add_rms_norm(branch, middle.first, norm_weight(next_norm), kRmsNormEps, fused);
   return {std::move(out.first), std::move(out.second)};
@@ -161,7 +162,7 @@ LanguageModel::Stream LanguageModel::run(const DecoderBlock& block, const at::Te
 
 LanguageModel::Stream LanguageModel::run_at(const DecoderBlock& block, const at::Tensor& next_norm, Stream in,
                                             const Last& last) const {
-  // Selected first, because the backward pass runs in reverse order: it spreads the gradient over all positions last.
+  // The position is selected first. The backward pass runs in reverse order, so it spreads the gradient over all positions last.
   at::Tensor x = at_last(in.x, last.rows).contiguous();
   in.x.reset();  // frees the other positions
   const auto [all, y] = with_last(in.y, last.rows);
@@ -174,7 +175,7 @@ LanguageModel::Stream LanguageModel::run_at(const DecoderBlock& block, const at:
 at::Tensor LanguageModel::forward(at::Tensor images, const at::Tensor& which, const Prompts& prompts) {
   Stream stream;
   stream.x = embed(images, which, prompts);
-  images.reset();  // the stream holds a copy of the images of each row
+  images.reset();  // frees the images, because the stream holds a copy of each row's images
   stream.y = nn::rms_norm(stream.x, norm_weight(blocks_.front()->input_norm->weight), kRmsNormEps, projecting_.fused);
   (void)rotary(stream.x.size(1), stream.x.device());
   const Last last = last_of(prompts, which.size(0));
@@ -188,7 +189,7 @@ at::Tensor LanguageModel::forward(at::Tensor images, const at::Tensor& which, co
       return one_position ? run_at(block, next_norm, std::move(in), last) : run(block, next_norm, std::move(in));
     };
     const std::string name = "decoder.layers." + std::to_string(i);
-    if (!memory::wants_block(name)) {  // values that the block no longer needs are freed while it runs
+    if (!memory::wants_block(name)) {  // without a block, values that are no longer needed are freed while it runs
       stream = advance(std::move(stream));
       continue;
     }
@@ -200,10 +201,10 @@ at::Tensor LanguageModel::forward(at::Tensor images, const at::Tensor& which, co
   }
   const at::Tensor hidden = projecting_.fused.on(kLastPosition) ? stream.y : at_last(stream.y, last.rows);
   if (!answer_rows_.defined() || answer_rows_.device() != hidden.device())
-    answer_rows_ = at::tensor(answers_, at::kLong).to(hidden.device());  // host: copied once, not in each step
+    answer_rows_ = at::tensor(answers_, at::kLong).to(hidden.device());  // host: copied to the device once, not in each step
   const at::Tensor rows = lm_head_->weight.index_select(0, answer_rows_).to(at::kFloat);
-  return (hidden.to(at::kFloat) * rows).sum(-1);  // the logits of three words, computed as sums because autocast would round a
-                                                  // matrix product
+  // the logits of three words, computed as sums because autocast would round a matrix product
+  return (hidden.to(at::kFloat) * rows).sum(-1);
 }
 
 }  // namespace millrace::recipes::image_pairs

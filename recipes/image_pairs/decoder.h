@@ -11,13 +11,13 @@ namespace millrace::recipes::image_pairs {
 
 struct DecoderBlock;
 
-// Its children have the names of "language_model" in a published file.
+// Its children have the names that the weights of "language_model" have in a published file.
 class LanguageModel : public torch::nn::Module {
  public:
   LanguageModel(const RecipeConfig& config, const Projecting& projecting, const Making& how);
   ~LanguageModel() override;
-  // Returns logits (R, 3) fp32. `images` (n, P, d) take the place of image tokens; `which` (R, 2) int64 selects two of them for
-  // each row.
+  // Returns logits (R, 3) fp32. `images` (n, P, d) replace image tokens; `which` (R, 2) int64 selects the two images of each
+  // row.
   at::Tensor forward(at::Tensor images, const at::Tensor& which, const Prompts& prompts);
 
  private:
@@ -29,7 +29,7 @@ class LanguageModel : public torch::nn::Module {
   // The positions that a block computes if only one position of each row is needed.
   struct Last {
     at::Tensor positions;  // (R) int64
-    at::Tensor rows;       // (R) indices into all rows and positions as one axis; undefined: each is the last position
+    at::Tensor rows;       // (R) indices into all rows and positions as one axis; undefined: the position of each row is its last
   };
   [[nodiscard]] Last last_of(const Prompts& prompts, std::int64_t rows) const;
   [[nodiscard]] Stream run_at(const DecoderBlock& block, const at::Tensor& next_norm, Stream in, const Last& last) const;

@@ -39,7 +39,8 @@ void make_data(const std::string& preset, const std::filesystem::path& out, std:
 // The options of make-data that are also keys of a run and decide which pairs are drawn.
 constexpr std::array<const char*, 5> kDrawOptions = {"folds", "per-class", "theta", "near-band", "near-ratio"};
 
-// The config for drawing pairs: the options replace values of the preset, if one is named, and those replace the defaults.
+// The config for drawing pairs. The options replace values of the preset, if one is named; the preset's values replace the
+// defaults.
 RecipeConfig draw_config(const std::string& preset, const DataOptions& options) {
   const config::Schema schema = config::schema_of<Sections>();
   Json recipe = Json::object();
@@ -100,7 +101,7 @@ BenchShape shape(std::string name, std::string help, Json config, const std::str
           })};
 }
 
-// The switchboard rows that only this recipe uses, and those that it shares with a few others.
+// The names of the switchboard rows that this recipe uses, among the rows that not every recipe uses.
 std::vector<std::string> switches() {
   return {"fused_dropout", "fused_attention", "fused_norm",    "fused_gelu",   "bf16_weights",
           "fp32_products", "fused_rms_rows",  "fused_swiglu",  "fused_rotary", "merged_lora",

@@ -11,7 +11,8 @@
 
 namespace millrace::recipes::image_pairs {
 
-// Defined in presets.cpp. defaults() replaces values of the defaults that all recipes share. A preset replaces values of both.
+// Both are defined in presets.cpp. defaults() replaces some of the default values that all recipes share. A preset replaces
+// values of both kinds.
 [[nodiscard]] Json defaults();
 [[nodiscard]] std::vector<std::pair<std::string, Json>> presets();
 
@@ -24,7 +25,7 @@ struct Decoder {
 // Defined in presets.cpp: the sizes of both networks as config keys.
 [[nodiscard]] Json network(const Tower& tower, const Decoder& decoder);
 
-// In originals/aliases.cpp: the flags of LMOL, the program that this recipe follows (originals/README.md).
+// Defined in originals/aliases.cpp: the flags of LMOL, the program that this recipe follows (originals/README.md).
 [[nodiscard]] std::vector<config::Alias> aliases();
 
 }  // namespace millrace::recipes::image_pairs

@@ -13,7 +13,7 @@ FeatureStore::FeatureStore(std::int64_t images, std::uint64_t budget, std::int64
 
 at::Tensor FeatureStore::of(const std::vector<std::int64_t>& ids, const at::Tensor& pixels, const Make& make) {
   std::map<std::int64_t, at::Tensor> of_batch;
-  std::vector<std::size_t> missing;  // for each image without kept features, its first row
+  std::vector<std::size_t> missing;  // the first row of each image whose features are not kept
   for (std::size_t i = 0; i < ids.size(); ++i) {
     const auto [known, is_new] = of_batch.try_emplace(ids[i], kept(ids[i]));
     if (is_new && !known->second.defined()) missing.push_back(i);
@@ -45,8 +45,8 @@ at::Tensor FeatureStore::keep(std::int64_t image, const at::Tensor& made) {
   const auto number = static_cast<std::size_t>(image);
   if (number >= kept_.size() || bytes_ + made.nbytes() > budget_) return made;
   bytes_ += made.nbytes();
-  kept_[number] = made.clone(at::MemoryFormat::Contiguous);  // a copy, because a view would keep the output of the whole call in
-                                                             // memory
+  // a copy, because a view would keep the output of the tower's whole call in memory
+  kept_[number] = made.clone(at::MemoryFormat::Contiguous);
   return kept_[number];
 }
 

@@ -9,18 +9,18 @@
 
 namespace millrace::recipes::image_pairs {
 
-// Each call of the tower gets the same number of images. So an image's features do not depend on its batch: they have the same
-// bits whether they are kept or computed again, and in a resumed run. (Otherwise the number of images to compute would differ
-// between batches, and a matrix product of another shape may use another kernel.) Used only on the loop's thread.
+// Each call of the tower gets the same number of images. So an image's features do not depend on its batch: the bits are the
+// same whether features are kept or computed again, and in a resumed run. (Otherwise the number of images to compute would
+// differ between batches, and a matrix product of another shape may use another kernel.) Used only on the loop's thread.
 class FeatureStore {
  public:
   using Make = std::function<at::Tensor(const at::Tensor& pixels)>;  // computes features: (together, 3, S, S) -> (together, P, d)
 
-  // Keeps at most `budget` bytes of features; 0 keeps none of them. Images have the numbers 0..images-1. `together`: the number
-  // of images in a call of the tower, at least 1; if there are fewer to compute, the last one is repeated.
+  // Keeps at most `budget` bytes of features; 0 keeps none. Images have the numbers 0..images-1. `together`: the number of
+  // images in a call of the tower, at least 1; if fewer images have to be computed, the last one is repeated.
   FeatureStore(std::int64_t images, std::uint64_t budget, std::int64_t together = 1);
-  // The features (n, P, d) of the images with the numbers `ids` (n, on the host) and the pixels `pixels` (n, 3, S, S). If a
-  // number occurs several times, its image is computed once.
+  // Returns the features (n, P, d) of the images with the numbers `ids` (n, on the host) and the pixels `pixels` (n, 3, S, S).
+  // If a number occurs several times, its image is computed once.
   at::Tensor of(const std::vector<std::int64_t>& ids, const at::Tensor& pixels, const Make& make);
 
   [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }

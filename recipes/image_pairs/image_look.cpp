@@ -11,7 +11,8 @@ namespace {
 
 constexpr std::size_t kMost = 200;
 constexpr std::size_t kFewScores = 8;
-constexpr double kFarOutside = 10;  // as a multiple of the range of the middle half
+// a score is far outside if its distance exceeds this multiple of the range of the middle half of the scores
+constexpr double kFarOutside = 10;
 
 // A line such as "3 of 20 images WHAT, the first: "a.png"".
 std::string notice_of(const std::vector<const ImageFile*>& odd, std::size_t all, const std::string& what) {

@@ -1,4 +1,4 @@
-// Looks for images and scores that differ from all others, before training; each kind gets a line for the user.
+// Looks, before training, for images and scores that differ from all others. Each kind of difference gets a line for the user.
 #pragma once
 
 #include <string>

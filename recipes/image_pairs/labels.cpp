@@ -50,8 +50,8 @@ bool ends_in_number(std::string_view line, char point) {
   return format::csv_value(number).has_value();
 }
 
-// The separator between name and score: a blank, as in Millrace's format, or the separator that all lines of another program's
-// table have.
+// Returns the separator between name and score: a blank, as in Millrace's format, or the separator that all lines of another
+// program's table have.
 char separator_of(std::string_view text) {
   std::size_t lines = 0, by_blanks = 0, with_commas = 0;
   std::array<std::size_t, 3> separated{};
@@ -64,8 +64,8 @@ char separator_of(std::string_view text) {
       separated[i] += line.find(kSeparators[i]) != std::string_view::npos ? 1 : 0;
   });
   for (std::size_t i = 0; i < kSeparators.size() && by_blanks < lines; ++i) {
-    // A line "a 1,5" may mean "a" with the score 1.5, or "a 1" with the score 5, so a comma is the separator only if it can't be
-    // a decimal sign.
+    // A line "a 1,5" may mean "a" with the score 1.5, or "a 1" with the score 5. So a comma is the separator only if no comma
+    // can be a decimal sign.
     if (separated[i] == lines && (kSeparators[i] != ',' || with_commas == 0)) return kSeparators[i];
   }
   return ' ';
@@ -88,7 +88,7 @@ bool is_heading(std::string_view line, char separator) {
   return std::ranges::find(kNames, last) != kNames.end();
 }
 
-// Reads a line into `label`. Returns the line's fault, or "".
+// Reads a line into `label`. Returns what is wrong with the line, or "".
 std::string parse_line(std::string_view line, char separator, Labelled& label) {
   const std::size_t blank = separator == ' ' ? line.find_last_of(" \t") : line.find(separator);
   if (blank == std::string_view::npos) return "has no score: " + quoted(line);

@@ -14,8 +14,8 @@ enum class Answer : std::uint8_t { first, second, similar };
 [[nodiscard]] const std::string& name_of(Answer answer);  // "First", "Second", "Similar"
 [[nodiscard]] std::optional<Answer> answer_named(std::string_view name);
 
-// The image with the higher score. If the scores, rounded to millionths as in files of pairs, differ by at most `theta`, the
-// answer is Similar.
+// The answer First or Second for the image with the higher score. If the scores, rounded to millionths as in files of pairs,
+// differ by at most `theta`, the answer is Similar.
 [[nodiscard]] Answer answer_of(double first, double second, double theta);
 
 struct Labelled {
@@ -25,10 +25,10 @@ struct Labelled {
 };
 // Reads lines "name score" of a UTF-8 text and returns them sorted by name. Blank lines and lines that begin with "#" are
 // skipped. A name may contain blanks. A byte-order mark and names in quotes are accepted. Name and score may also be separated
-// by a tab, semicolon or comma, the same one in all lines. The scores may then have decimal commas, all of them or no score,
-// except if commas are the separators. Throws DataError with line numbers if a name has no number, a number is not finite, or a
-// name is repeated. If groups.txt exists in the same folder, reads groups from its lines "name<tab>group"; throws DataError for
-// a line without a tab.
+// by a tab, semicolon or comma, the same one in all lines. If commas are not the separators, scores may have decimal commas,
+// either all scores or none. Throws DataError with line numbers if a name has no number, a number is not finite, or a name is
+// repeated. If groups.txt exists in the same folder, reads groups from its lines "name<tab>group"; throws DataError for a line
+// without a tab.
 [[nodiscard]] std::vector<Labelled> read_labels(const std::filesystem::path& file);
 
 // Selects at most `most` images from each interval of `width` in score, drawn with `seed`; sorted by name.

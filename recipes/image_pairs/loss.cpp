@@ -56,7 +56,7 @@ LossTerm answer_loss(const at::Tensor& logits, const at::Tensor& labels, double 
   return mean_over((of_rows * weights).sum(), labels.size(0), "ce");
 }
 
-// By Gibbs' inequality the cross-entropy is lowest if the probabilities are proportional to the weights of the answers.
+// By Gibbs' inequality the cross-entropy is lowest if the probabilities are proportional to the weighted numbers of the answers.
 double blind_answer_loss(const std::array<std::int64_t, kAnswerKinds>& pairs, double similar, double swapped, bool doubled) {
   const auto count = [&](std::size_t answer) { return static_cast<double>(pairs.at(answer)); };
   std::array<double, kAnswerKinds> weights{count(0), count(1), similar * count(2)};

@@ -19,9 +19,10 @@
 namespace millrace::recipes::image_pairs {
 namespace {
 
-constexpr std::uint64_t kWaveKey = 91, kNoiseKey = 92, kCropKey = 93;  // make the random numbers of each purpose differ
+// make the random numbers of waves, of noise and of crops differ
+constexpr std::uint64_t kWaveKey = 91, kNoiseKey = 92, kCropKey = 93;
 constexpr std::size_t kWaves = 6, kTextureChannels = 3;
-constexpr double kMostFrequency = 0.12;  // in cycles per pixel
+constexpr double kMostFrequency = 0.12;  // highest frequency of a wave, in cycles per pixel
 constexpr double kMostAmplitude = 30, kMiddle = 127;
 
 struct Wave {
@@ -109,7 +110,8 @@ struct ImagePlan {
   static std::int64_t level_of(std::int64_t image) {
     return kNoiseLevels.at(static_cast<std::size_t>(image) % kNoiseLevels.size());
   }
-  // The noise level changes from image to image and the photograph more slowly, so each photograph occurs with all levels.
+  // The noise level changes with each image, and the photograph only after all levels. So each photograph occurs with all
+  // levels.
   std::size_t photograph_of(std::int64_t image) const {
     return static_cast<std::size_t>(image) / kNoiseLevels.size() % clean.size();
   }
@@ -118,8 +120,8 @@ struct ImagePlan {
     if (begin.starts_with('#')) begin.insert(0, "photo");  // else its lines in labels.txt would be comments
     return begin + "_" + padded(image, 4) + "_s" + padded(level_of(image), 2) + ".png";
   }
-  // Lists of images, each made by one thread. A list has enough images of a photograph for its decoding to cost little in
-  // comparison.
+  // Lists of images; each list is made by one thread. A list has so many images of a photograph that decoding the photograph
+  // costs little in comparison.
   std::vector<std::vector<std::int64_t>> tasks() const {
     constexpr std::size_t kTogether = 64;
     std::vector<std::vector<std::int64_t>> all, open(clean.size());
@@ -167,7 +169,8 @@ std::vector<float> texture(std::int64_t size, std::uint64_t seed, std::int64_t i
       const double angle = 2 * std::numbers::pi * wave.down * static_cast<double>(y) + wave.phase;
       const double sine = std::sin(angle), cosine = std::cos(angle);
       for (std::size_t x = 0; x < side; ++x) {
-        const double height = sines[x] * cosine + cosines[x] * sine;  // sin(a + b), computed with two products
+        // sin(a + b) = sin a cos b + cos a sin b, which needs only two products
+        const double height = sines[x] * cosine + cosines[x] * sine;
         for (const double amplitude : wave.amplitudes) sums[at++] += amplitude * height;
       }
     }
@@ -205,7 +208,7 @@ void write_sample_images(const SampleImages& what, const std::filesystem::path& 
                 {"noise_levels", kNoiseLevels},
                 {"score", "minus the standard deviation of the noise"},
                 {"best_accuracy", "the classical estimator (recipe.baseline) answers nearly all pairs correctly"}};
-  if (!plan.clean.empty()) {  // crops of the same photograph overlap, so they are a group
+  if (!plan.clean.empty()) {  // crops of a photograph overlap, so the crops of each photograph are a group
     std::string groups = "# name<tab>group: the photograph; images of one group lie on one side of a fold\n";
     for (std::int64_t image = 0; image < what.images; ++image)
       groups += plan.name_of(image) + "\t" + plan.clean[plan.photograph_of(image)].path.filename().string() + "\n";

@@ -14,7 +14,7 @@ namespace millrace::recipes::image_pairs {
 inline constexpr std::array<std::int64_t, 7> kNoiseLevels = {0, 5, 10, 15, 25, 35, 50};
 
 struct SampleImages {
-  std::int64_t size = 32;    // number of rows and of columns
+  std::int64_t size = 32;    // number of rows and of columns of an image
   std::int64_t images = 70;  // number of images; each noise level gets the same number, or one more
   // Folder of clean photographs (PNG, JPEG), from which random crops are taken. Empty: images are textures, which have six waves
   // in each channel.

@@ -18,7 +18,7 @@ namespace {
 constexpr std::array<std::string_view, 7> kProjections{"q_proj",    "k_proj",  "v_proj",   "o_proj",
                                                        "gate_proj", "up_proj", "down_proj"};
 constexpr double kEmbeddingDeviation = 0.02;
-// The adapters have their own seed, so that the base has the same weights with and without them.
+// The adapters have a separate seed, so that the base has the same weights with and without adapters.
 constexpr std::uint64_t kAdapterSeed = 0x6c6f7261;
 
 bool is_adapter(std::string_view name) { return name.find(".lora_") != std::string_view::npos; }
@@ -30,7 +30,8 @@ Projecting projecting_of(const RecipeConfig& config, const nn::Fused& fused) {
 
 double fan_in(const at::Tensor& weight) { return static_cast<double>(weight.numel()) / static_cast<double>(weight.size(0)); }
 
-// Draws in fp32 whatever the type of the weight is, so that weights of all types get the same numbers, rounded.
+// Fills `value` with numbers that are drawn in fp32, whatever the type of `value` is. So weights of all types get the same
+// numbers, rounded.
 template <class Draw>
 void fill(at::Tensor& value, const Draw& draw) {
   if (value.scalar_type() == at::kFloat && value.is_cpu()) {
@@ -79,7 +80,7 @@ void initialise_adapter(const std::string& name, at::Tensor& value, at::Generato
   fill(value, [&](at::Tensor& numbers) { numbers.uniform_(-bound, bound, generator); });
 }
 
-// `base`: also initialises tower and decoder; otherwise their weights come from files.
+// Initialises the model. `base`: also initialises tower and decoder; otherwise their weights come from files.
 void initialise(torch::nn::Module& model, const RecipeConfig& config, std::uint64_t seed, bool base) {
   const at::NoGradGuard no_grad;
   at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(seed);
@@ -209,7 +210,7 @@ at::Tensor PairModel::features(const at::Tensor& pixels) {
 
 at::Tensor PairModel::forward(at::Tensor features, const at::Tensor& images, const Prompts& prompts) {
   at::Tensor projected = projector_->forward(features);
-  features.reset();  // the projector holds the part that it needs
+  features.reset();  // frees the features, because the projector holds what it needs of them
   return decoder_->forward(std::move(projected), images, prompts);
 }
 

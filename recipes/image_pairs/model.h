@@ -19,14 +19,14 @@
 
 namespace millrace::recipes::image_pairs {
 
-// Faults that make a network impossible: a number of heads that does not divide the width, a decoder whose heads have an odd
-// width, patches that do not fill the image, a missing feature layer, adapters for missing projections.
+// Returns the faults that make a network impossible: a number of heads that does not divide the width, a decoder whose heads
+// have an odd width, patches that do not fill the image, a missing feature layer, adapters for missing projections.
 [[nodiscard]] std::vector<Problem> shape_problems(const RecipeConfig& config);
 
-// The number of parameters of each part. Computed by formulas, so that it works for any size and allocates nothing.
+// The number of parameters of each part. Computed by formulas, so it works for any size and allocates nothing.
 struct Counts {
-  double vision = 0;            // of the blocks that are built
-  double vision_published = 0;  // of all blocks and the last norm, as published
+  double vision = 0;            // number for the tower's blocks that are built
+  double vision_published = 0;  // number for all blocks and the last norm, as published
   double projector = 0, decoder = 0, lora = 0;
   [[nodiscard]] double total() const { return vision + projector + decoder + lora; }
   [[nodiscard]] double trained(bool frozen_base) const { return frozen_base ? projector + lora : total(); }
@@ -43,8 +43,8 @@ class LanguageModel;
 class PairModel : public torch::nn::Module {
  public:
   // The weights depend only on `seed`; on the meta device they have shapes but no values. `frozen`: tower and decoder require no
-  // gradient and have the type `base_type`. If recipe.base_weights is set, tower and decoder are not initialised: load_base()
-  // (base_weights.h) must fill them. Throws ConfigError if the sizes do not fit together.
+  // gradient and have the type `base_type`. If recipe.base_weights is set, tower and decoder are not initialised, and
+  // load_base() (base_weights.h) must fill them. Throws ConfigError if the sizes do not fit together.
   explicit PairModel(const RecipeConfig& config, std::uint64_t seed = 0, bool frozen = false, const nn::Fused& fused = {},
                      at::Device device = at::kCPU, at::ScalarType base_type = at::kFloat);
 

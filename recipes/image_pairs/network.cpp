@@ -13,7 +13,7 @@ at::Tensor room(at::IntArrayRef shape, const Making& how) {
   return at::empty(shape, at::TensorOptions().dtype(how.frozen ? how.base_type : at::kFloat).device(how.device));
 }
 
-// Moves the parameters into one block of memory, unless they are in one.
+// Moves the parameters into one block of memory, unless they are in one block already.
 void move_side_by_side(const std::vector<at::Tensor>& parameters) {
   if (parameters.back().is_alias_of(parameters.front())) return;
   const at::NoGradGuard no_grad;
@@ -64,7 +64,8 @@ std::vector<at::Tensor> side_by_side(const std::vector<std::int64_t>& outs, std:
   std::vector<at::Tensor> parts;
   rows = 0;
   for (const std::int64_t out : outs) {
-    parts.push_back(all.narrow(0, rows, out).variable_data());  // a separate parameter, which autograd does not take for a view
+    // a parameter with storage in `all` that autograd does not treat as a view
+    parts.push_back(all.narrow(0, rows, out).variable_data());
     rows += out;
   }
   return parts;

@@ -1,4 +1,4 @@
-// What tower and decoder consist of: weights under their published names, and projections that may have an adapter.
+// The layers of tower and decoder: weights under their published names, and projections that may have an adapter.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -37,8 +37,8 @@ struct LayerNorm : Weight {
   at::Tensor bias;
 };
 
-// W x + b. If it has an adapter, its children "lora_A" and "lora_B" are the adapter's matrices. B is 0 at first, so that the
-// adapter changes nothing.
+// W x + b. If the projection has an adapter, the children "lora_A" and "lora_B" are the adapter's matrices A and B. B is 0 at
+// first, so that the adapter changes nothing.
 class Projection : public torch::nn::Module {
  public:
   struct Shape {
@@ -50,7 +50,7 @@ class Projection : public torch::nn::Module {
   Projection(const Shape& shape, const Making& how, const at::Tensor& memory = {});
   [[nodiscard]] nn::LoraProjection adapted() const;
   [[nodiscard]] bool has_adapter() const noexcept { return lora_a_ != nullptr; }
-  // Moves the weights of these projections, and their biases, into memory one behind the other, as side_by_side() does for a new
+  // Moves the weights of these projections, and their biases, into memory one after the other, as side_by_side() does for a new
   // model. Needed after a model was moved to a device, because every parameter then has separate memory.
   static void put_side_by_side(std::initializer_list<Projection*> projections);
 
@@ -59,7 +59,7 @@ class Projection : public torch::nn::Module {
   std::shared_ptr<Weight> lora_a_, lora_b_;
 };
 
-// Memory for the weights (out, in) of several projections of the same input. The weights lie one behind the other, so that they
+// Memory for the weights (out, in) of several projections of the same input. The weights are adjacent in memory, so that they
 // can be multiplied as one matrix.
 std::vector<at::Tensor> side_by_side(const std::vector<std::int64_t>& outs, std::int64_t in, const Making& how);
 
@@ -69,7 +69,7 @@ struct Projecting {
   double dropout = 0;  // dropout of the adapter's input, in training
   nn::Fused fused;
 };
-// The results of projections of the same input, one behind the other along the last axis.
+// The results of projections of the same input, concatenated along the last axis.
 at::Tensor project(const at::Tensor& x, std::initializer_list<const Projection*> projections, const Projecting& how,
                    bool training);
 

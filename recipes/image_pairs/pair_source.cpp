@@ -31,7 +31,8 @@ void read_into(const std::filesystem::path& file, std::int64_t side, Resize resi
     return;
   }
   if (size.height < side || size.width < side) {
-    const bool is_tiny = std::min(size.height, size.width) < kLeast;  // recipe.resize=clip does not enlarge such an image
+    // true for an image that recipe.resize=clip does not enlarge
+    const bool is_tiny = std::min(size.height, size.width) < kLeast;
     throw DataError({"the image has " + std::to_string(size.height) + " x " + std::to_string(size.width) + " pixels, " +
                          (is_tiny ? "the minimum is " + std::to_string(kLeast) + " x " + std::to_string(kLeast)
                                   : "its middle " + std::to_string(side) + " x " + std::to_string(side) + " is needed"),
@@ -100,7 +101,7 @@ class PairSource final : public data::Source {
       std::string text = data::content_text(files[i]);
       if (!text.empty()) {
         text += (resize_ == Resize::clip ? " clip " : " middle ") + std::to_string(side_);
-        // The key of a rotated image says so, because earlier versions cached such an image without rotating it.
+        // The key of a rotated image says that it is rotated, because earlier versions cached such an image unrotated.
         if (const int orientation = data::signs_of(paths_[i]).orientation; orientation != 1)
           text += " turned " + std::to_string(orientation);
       }

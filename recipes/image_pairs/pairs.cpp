@@ -21,7 +21,8 @@ namespace {
 
 namespace stdfs = std::filesystem;
 
-constexpr std::uint64_t kFolds = 72, kDraw = 73, kSample = 74;  // make the random numbers of each purpose differ
+// make the random numbers of folds, of pairs and of samples differ
+constexpr std::uint64_t kFolds = 72, kDraw = 73, kSample = 74;
 constexpr std::uint64_t kSeedsOfAFold = 100;
 const std::vector<std::string> kColumns = {"img1", "img2", "score1", "score2", "label"};
 
@@ -67,8 +68,8 @@ class PairReader {
   }
 
  private:
-  // Finds the five columns by their names. Tables of other programs may have a column of numbers before them, or more columns
-  // after them.
+  // Finds the five columns by their names. Tables of other programs may have a column of numbers before these columns, or more
+  // columns after them.
   void find_columns(const std::vector<std::string>& names) {
     std::vector<std::size_t> places;
     for (const std::string& column : kColumns) {
@@ -143,7 +144,8 @@ class Places {
         break;
       }
     }
-    while (rest.starts_with("/")) rest.erase(0, 1);  // so that the rest of an absolute path that does not exist is searched too
+    // removes the first slash, so that the rest of an absolute path that does not exist is searched too
+    while (rest.starts_with("/")) rest.erase(0, 1);
     for (const stdfs::path& root : roots_) tried.push_back(root / rest);
     for (const stdfs::path& path : tried) {
       std::error_code none;
@@ -159,8 +161,8 @@ class Places {
   const std::vector<std::string>& prefixes_;
 };
 
-// For each image the first one of the same file, because tables may give a file several names. Before the files are found, each
-// image is its own.
+// Returns for each image the first image with the same file, because tables may give a file several names. Before the files are
+// found, each image is the only one of its file.
 std::vector<std::int64_t> first_of_file(std::span<const ImageFile> images) {
   std::unordered_map<std::string, std::int64_t> first;
   std::vector<std::int64_t> same;
@@ -343,7 +345,7 @@ void find_images(PairFiles& files, const Places& places, const DataConfig& input
       image.path = places.find(image.name);
     } catch (const DataError& error) {
       if (!passes_bad(input)) throw;
-      image.path = image.name;  // a path that can't be read, so data.bad_samples applies
+      image.path = image.name;  // a path that can't be read, so that data.bad_samples applies to the image
       problems.push_back(error.message());
       lost.insert(static_cast<std::int64_t>(i));
     }
@@ -376,7 +378,7 @@ PairFiles open_pairs(const RecipeConfig& recipe, const std::string& data_dir, st
   }
   refuse_leak(files);
   find_images(files, Places(recipe, data_dir), input);
-  refuse_leak(files);  // again, because two names may be of one file
+  refuse_leak(files);  // checked again, because two names may belong to the same file
   return files;
 }
 

@@ -21,8 +21,9 @@ struct Pair {
   friend bool operator==(const Pair&, const Pair&) = default;
 };
 
-// Looks whether groups.txt in the folder of the file of labels names the images. Adds a notice with the number of those that it
-// leaves out, because images of one subject may then be on both sides of a fold. Throws DataError if it names none.
+// Checks whether groups.txt, in the folder of the file of labels, names the labelled images. Adds a notice with the number of
+// images that groups.txt leaves out, because images of one subject may then be on both sides of a fold. Throws DataError if it
+// names no labelled image.
 void check_groups(std::span<const Labelled> labelled, const std::filesystem::path& labels, std::vector<std::string>& notices);
 
 // Shuffles the groups of images with `seed` and deals them in turn to `folds` folds; an image without a group forms a separate
@@ -35,9 +36,9 @@ struct PairDraw {
   std::int64_t per_class = 0;
   double theta = 0, near_band = 0, near_ratio = 0;
 };
-// Draws `per_class` pairs of each answer. A pair has two different images of `members`, in an order; draws that do not fit are
-// repeated. `scores` covers all images. In the share near_ratio of the draws, the scores of a similar pair must lie within
-// near_band. Throws DataError with the counts so far if 10 million draws are not enough. Depends only on the arguments.
+// Draws `per_class` pairs for each answer. A pair has two different images of `members`, in random order; draws that do not fit
+// are repeated. `scores` covers all images. In the share near_ratio of the draws, the scores of a similar pair must differ by at
+// most near_band. Throws DataError with the counts so far if 10 million draws are not enough. Depends only on the arguments.
 [[nodiscard]] std::vector<Pair> draw_pairs(std::span<const double> scores, std::span<const std::int64_t> members,
                                            const PairDraw& draw, std::uint64_t seed);
 // Returns each pair of two members once, in the order of the members. If `most` > 0, returns at most this many pairs, drawn
@@ -53,9 +54,9 @@ struct ImageFile {
 };
 // Writes a CSV with the columns img1,img2,score1,score2,label; scores have six decimals.
 void write_pairs(Fs& fs, const std::filesystem::path& file, std::span<const Pair> pairs, std::span<const ImageFile> images);
-// Reads a table with these columns. Adds new names of images to `images`, without a path. Throws DataError with the row for a
-// missing cell, a score that is not a number or differs from an earlier one of the same image, an unknown label, and a label
-// that contradicts the scores.
+// Reads a table with the columns of write_pairs(). Adds new names of images to `images`, without a path. Throws DataError with
+// the row for a missing cell, a score that is not a number or differs from an earlier one of the same image, an unknown label,
+// and a label that contradicts the scores.
 [[nodiscard]] std::vector<Pair> read_pairs(const std::filesystem::path& file, double theta, std::vector<ImageFile>& images);
 
 // The data of a run.
@@ -65,9 +66,9 @@ struct PairFiles {
   std::vector<std::string> notices;  // lines for the user at the start of the run
 };
 // Opens the files that the keys of section recipe name. Throws DataError if an image is missing (with the places where it was
-// searched) or is on both sides of the split.
-// If input.bad_samples is not fail, a missing image is reported, and the loader handles its pairs. Then it throws DataError
-// only if a side has more pairs with such an image than input.max_bad_fraction allows.
+// searched) or is in both training and validation.
+// If input.bad_samples is not fail, a missing image is reported, and the loader handles its pairs. DataError is then thrown only
+// if training or validation has more pairs with such an image than input.max_bad_fraction allows.
 [[nodiscard]] PairFiles open_pairs(const RecipeConfig& recipe, const std::string& data_dir, std::uint64_t seed,
                                    const DataConfig& input = {});
 

@@ -12,9 +12,9 @@
 namespace millrace::recipes::image_pairs {
 namespace {
 
-constexpr double kLeast = 0.05;  // the least amplitude, so that the mean of a patch, (u, v) = (0, 0), does not vanish
+constexpr double kLeast = 0.05;  // the least amplitude, so that the mean of a patch, (u, v) = (0, 0), is not lost
 
-// Row u is the cosine with u half waves along a side. The rows are orthonormal.
+// Row u of the result is the cosine with u half waves along a side. The rows are orthonormal.
 at::Tensor cosines(std::int64_t side) {
   const at::Tensor along = at::arange(side, at::kDouble);
   const at::Tensor angles = (along + 0.5) * along.unsqueeze(1) * (std::numbers::pi / static_cast<double>(side));

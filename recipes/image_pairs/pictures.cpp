@@ -15,7 +15,7 @@ Picture draw_scores(const std::vector<double>& known, const std::vector<double>&
     marks.x.push_back(known[i]);
     marks.y.push_back(found[i]);
   }
-  if (marks.x.empty()) {  // there was no pair to judge
+  if (marks.x.empty()) {  // true if there was no pair to judge
     marks.x = {0};
     marks.y = {std::nan("")};
   }

@@ -8,7 +8,7 @@ namespace {
 
 // Settings that make noise visible to the tower. Noise is a small part of a photograph's patch, so the filters amplify what is
 // rare in photographs. The tower's first norm divides by the size of the patch together with its position embedding. Large
-// position embeddings keep that divisor nearly constant, so the size of a patch's values survives the norm.
+// position embeddings keep that divisor nearly constant, so the norm does not remove the size of a patch's values.
 Json whitened() { return {{"recipe.patch_init", "whitened"}, {"recipe.position_std", 0.5}}; }
 
 Json smoke() {

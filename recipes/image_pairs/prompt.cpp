@@ -12,9 +12,9 @@
 namespace millrace::recipes::image_pairs {
 namespace {
 
-constexpr std::string_view kBetween = ", ";  // between the images and the question
+constexpr std::string_view kBetween = ", ";  // the text between the images and the question
 constexpr std::size_t kAnswers = 3;
-constexpr std::int64_t kPadding = 0;  // may be any token, because no position attends to it
+constexpr std::int64_t kPadding = 0;  // any token would do, because no position attends to the padding
 
 std::string count_text(std::int64_t value) { return std::to_string(value); }
 
@@ -28,7 +28,7 @@ Prompt byte_prompt(const RecipeConfig& config) {
   return prompt;
 }
 
-// The prompt in recipe.prompt_token_ids. nullopt if it does not have two images.
+// Returns the prompt in recipe.prompt_token_ids; nullopt if that list does not have two images.
 std::optional<Prompt> listed_prompt(const RecipeConfig& config) {
   const std::int64_t patches = patches_of(config), image = config.image_token_id;
   const std::vector<std::int64_t>& ids = config.prompt_token_ids;

@@ -17,14 +17,14 @@ struct ByteTokens {
   static constexpr std::int64_t kPad = 256, kBegin = 257, kImage = 258, kFirst = 259, kSecond = 260, kSimilar = 261, kSize = 262;
 };
 
-// A prompt. The P tokens of the two images begin at `first` and `second`.
+// A prompt. The P tokens of each of the two images begin at `first` and `second`.
 struct Prompt {
   std::vector<std::int64_t> tokens;
   std::int64_t first = 0, second = 0;
 };
 
-// The prompt of a config. It consists of begin, P image tokens, P image tokens, ", " and the question; or it is
-// recipe.prompt_token_ids, in which one image token stands for P of them. Throws ConfigError if it is longer than
+// The prompt of a config: begin, P image tokens, P image tokens, ", " and the question. If recipe.prompt_token_ids is set, the
+// prompt is that list, in which one image token stands for P of them. Throws ConfigError if the prompt is longer than
 // recipe.max_seq_len, has tokens beyond the vocabulary, or has not exactly two images.
 [[nodiscard]] Prompt prompt_of(const RecipeConfig& config);
 // The tokens of the answers First, Second and Similar.
@@ -33,7 +33,7 @@ struct Prompt {
 // The number of patches of an image.
 [[nodiscard]] std::int64_t patches_of(const RecipeConfig& config);
 
-// The prompts of several rows, padded at their ends to the same length. The images have the same positions in all of them.
+// The prompts of several rows, padded at their ends to the same length. In all rows the images have the same positions.
 struct Prompts {
   at::Tensor tokens;   // (R, L) or (1, L) int64
   at::Tensor lengths;  // (R) int64; undefined: all rows have the length L

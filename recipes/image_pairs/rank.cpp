@@ -26,8 +26,8 @@ std::vector<std::pair<std::int64_t, std::int64_t>> pairs_of(std::int64_t images,
   std::iota(ring.begin(), ring.end(), 0);
   Philox random(make_key(seed, kRing));
   for (std::size_t i = ring.size(); i > 1; --i) std::swap(ring[i - 1], ring[random.below(i)]);
-  // The distances on the ring are spread over all sizes. With only 1, 2, 3, images would be compared with near neighbours only,
-  // which orders them badly.
+  // The distances on the ring are spread over all sizes. With the distances 1, 2 and 3 only, images would be compared only with
+  // near neighbours, which orders them badly.
   const std::int64_t steps = (opponents + 1) / 2, half = (images - 1) / 2;
   std::vector<std::int64_t> taken;
   for (std::int64_t k = 0; k < steps; ++k) {
@@ -63,7 +63,7 @@ Ranking rank_images(const at::Tensor& images, const Judge& judge, std::int64_t o
       const std::int64_t a = first[static_cast<std::size_t>(row)], b = second[static_cast<std::size_t>(row)];
       const auto one = straight[row].item<std::int64_t>(), other = mirrored[row].item<std::int64_t>();
       answers.push_back({a, b, one});
-      answers.push_back({a, b, other});  // the answer in terms of the first order
+      answers.push_back({a, b, other});  // the answer to the mirrored pair, in terms of the first order
       agreed += one == other ? 1 : 0;
       ++ranking.answers[static_cast<std::size_t>(a)];
       ++ranking.answers[static_cast<std::size_t>(b)];

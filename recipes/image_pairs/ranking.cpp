@@ -21,7 +21,7 @@ double log_probability(std::int64_t answer, double s, double other, double d, do
   return std::log(std::max(p, kFloor));
 }
 
-// The middle index among those where `values` is greatest, within rounding.
+// The middle index among those at which `values` is greatest, within rounding.
 std::size_t middle_of_greatest(const std::vector<double>& values) {
   const double greatest = *std::ranges::max_element(values);
   const auto is_greatest = [greatest](double value) { return value >= greatest - 1e-9 * std::max(1.0, std::abs(greatest)); };

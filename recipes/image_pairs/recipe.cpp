@@ -37,20 +37,20 @@
 namespace millrace::recipes::image_pairs {
 namespace {
 
-constexpr double kProjectorPart = 0.1;  // the projector's learning rate on a frozen base, as a share of the learning rate
+constexpr double kProjectorPart = 0.1;  // the projector's learning rate on a frozen base, as a share of the run's learning rate
 constexpr std::size_t kShownPairs = 12;
 
-using OfBothOrders = std::array<float, 2 * kAnswerKinds>;  // the probabilities of the answers to a pair in the given order, then
-                                                           // in the exchanged one
+// the probabilities of the answers to a pair in the given order, then in the exchanged one
+using OfBothOrders = std::array<float, 2 * kAnswerKinds>;
 
-// The most likely answer in an order: 0 is the given order, 1 the exchanged one.
+// Returns the most likely answer in an order: 0 is the given order, 1 the exchanged order.
 std::size_t answer_in(const OfBothOrders& pair, std::size_t order) {
   const auto begin = pair.begin() + static_cast<std::ptrdiff_t>(kAnswerKinds * order);
   return static_cast<std::size_t>(std::max_element(begin, begin + kAnswerKinds) - begin);
 }
 
-// The two images of each row, for pairs whose images are numbered in order. If `doubled`, each row is followed by the same pair
-// in the other order.
+// The two images of each row, for pairs whose images are numbered in order. If `doubled`, the row after each pair has the same
+// pair in the other order.
 at::Tensor images_of_rows(std::int64_t pairs, bool doubled, at::Device device) {
   const at::Tensor straight = at::arange(2 * pairs, at::TensorOptions(at::kLong).device(device)).view({pairs, 2});
   return doubled ? at::stack({straight, straight.flip(1)}, 1).view({2 * pairs, 2}) : straight;
@@ -64,7 +64,7 @@ at::ScalarType type_of(BaseType type) {
   return type == BaseType::bf16 ? at::kBFloat16 : type == BaseType::fp16 ? at::kHalf : at::kFloat;
 }
 
-// Counts how often the path of each of these two switches is taken.
+// Counts how often the paths of two switches are taken.
 struct Taken {
   telemetry::Counter shared{"shared_features"}, kept{"feature_cache"};
 };
@@ -79,13 +79,14 @@ LossTerm weighted(LossTerm term, at::Tensor weight) {
   return term;
 }
 
-// Free memory on the device of the features. Ranks on a CPU share the machine's memory; each GPU belongs to one rank.
+// Free memory on the device of the features, for this rank. Ranks on a CPU share the machine's memory; each GPU belongs to one
+// rank.
 double free_memory(at::Device device, const Ranks& ranks) {
   return static_cast<double>(device::free_tensor_memory(device)) / (device.is_cpu() ? ranks.local_world_size : 1);
 }
 
-// The number of images in each call of a frozen tower, in a run with `pairs` pairs in a batch. On a CPU it is 1, because a single
-// image has 65 tokens, which keep a CPU busy; more images at once would take as long for each. A GPU needs more images.
+// Returns the number of images in each call of a frozen tower, in a run with `pairs` pairs in a batch. On a CPU this is 1: the
+// 65 tokens of a single image keep a CPU busy, and more images at once would take as long for each. A GPU needs more images.
 std::int64_t images_together(at::Device device, std::int64_t pairs) {
   constexpr std::int64_t kMost = 16;
   return device.is_cpu() ? 1 : std::min(kMost, 2 * pairs);
@@ -109,7 +110,8 @@ void add_losses_of_orders(const at::Tensor& logits, const at::Tensor& labels, st
 
 std::vector<Problem> ImagePairs::problems(const Sections& sections, const RunConfig&) {
   std::vector<Problem> problems = shape_problems(sections.recipe);
-  if (!problems.empty()) return problems;  // the length of a prompt follows from the number of an image's patches
+  // returns, because the length of a prompt follows from the number of an image's patches
+  if (!problems.empty()) return problems;
   problems = prompt_problems(sections.recipe);
   if (sections.recipe.fold > sections.recipe.folds) {
     problems.push_back(
@@ -153,10 +155,12 @@ data::Pipeline ImagePairs::data(Split split) {
 }
 
 Batch ImagePairs::prepare(Batch batch) {
-  if (!batch.has("images")) return batch;  // a bench supplies the network's input directly
+  // a batch without "images" comes from a benchmark, which supplies the network's input itself
+  if (!batch.has("images")) return batch;
   const at::Tensor images = batch["images"];
   batch.set("pixels", nn::clip_pixels(images));
-  batch.set("first", images.select(1, 0));  // as predict() takes them: a rehearsal calls it with a batch's rows
+  // "first" and "second" are for predict(), which a rehearsal calls with rows of this batch
+  batch.set("first", images.select(1, 0));
   batch.set("second", images.select(1, 1));
   return batch;
 }
@@ -168,8 +172,8 @@ PairModel& ImagePairs::model() {
   const Counts counts = parameter_counts(recipe_);
   const bool has_base = !recipe_.base_weights.empty();
   const auto& precision = context_.config->precision.dtype;
-  // The type in which the base is kept. A base that comes from no file has no stored type. If the config demands bf16, it is
-  // kept in the type that a file's base would have.
+  // The type of the frozen base. A base that comes from no file has no stored type. If the config demands bf16, such a base gets
+  // the type that a base from a file would have.
   const bool keeps_short = has_base || (!precision.is_auto() && precision.value() == Precision::bf16);
   const at::ScalarType type = is_frozen() && keeps_short ? type_of(recipe_.base_dtype) : at::kFloat;
   const double trained = counts.trained(is_frozen());
@@ -239,8 +243,8 @@ std::vector<Objective> ImagePairs::objectives() {
            .loss = [this](const Batch& batch, const StepContext& context) { return loss(batch, context); }}};
 }
 
-// Looks features up by image, on the host. That is impossible in a recorded step, which would use the images of this batch again
-// for all later ones.
+// Looks features up by image, on the host. A recorded step can't do that, because each replay would use the images of the
+// recorded batch.
 at::Tensor ImagePairs::kept_features(const Batch& batch, const at::Tensor& pixels) {
   if (RandomScope::is_recorded())
     throw RecipeError({"the host looks up the kept features of a frozen tower by image", "recipe.freeze_base",
@@ -283,13 +287,13 @@ ImagePairs::Looked ImagePairs::look(const Batch& batch, bool doubled) {
     taken().shared.add(1);
     return {model().features(of_pairs), std::move(images)};
   }
-  const at::Tensor all = of_pairs.index_select(0, images.flatten());  // the features of each row's images; an image may occur in
-                                                                      // several rows
+  // the features of each row's images; an image may occur in several rows
+  const at::Tensor all = of_pairs.index_select(0, images.flatten());
   return {model().features(all), images_of_rows(images.size(0), false, pixels.device())};
 }
 
 at::Tensor ImagePairs::weight_of_consistency(const StepContext& context) const {
-  // All validations use the same weight, so that they can be compared.
+  // All validations use the same weight, so that their losses can be compared.
   const bool training = context.training;
   const std::int64_t total = recipe_.consistency_steps > 0 ? recipe_.consistency_steps : context.total_steps;
   const auto weight = [this, training, total](std::int64_t step, std::uint64_t) {
@@ -337,7 +341,7 @@ std::vector<double> ImagePairs::known_scores() const {
   return scores;
 }
 
-void ImagePairs::end_validation(metrics::Board& board) {  // host: values are read anyway after a validation
+void ImagePairs::end_validation(metrics::Board& board) {  // host: the values are read anyway after a validation
   if (judged_.logits.empty() || judged_.samples.empty()) return;
   const at::Tensor probabilities = at::softmax(at::cat(judged_.logits).to(at::kFloat), 1).cpu().contiguous();
   judged_.logits.clear();

@@ -25,14 +25,15 @@ class ImagePairs final : public Recipe {
 
   void before_training() override;  // reads labels and pairs, and finds the images
   data::Pipeline data(Split split) override;
-  Batch prepare(Batch batch) override;  // makes "pixels" f32 [n,2,3,S,S], normalised as for CLIP, of "images" u8 [n,2,S,S,3]
+  Batch prepare(Batch batch) override;  // makes "pixels" f32 [n,2,3,S,S], normalised as for CLIP, from "images" u8 [n,2,S,S,3]
   PairModel& model() override;
   std::vector<Objective> objectives() override;
   void begin_validation() override { judged_ = {}; }
   void measure(const Batch& batch, const StepResult& result, metrics::Board& board) override;
   void end_validation(metrics::Board& board) override;
 
-  void load_state(const State&) override { goes_on_ = true; }  // there is no state, but a snapshot's weights follow
+  // there is no state to load, but a call shows that the weights come from a snapshot
+  void load_state(const State&) override { goes_on_ = true; }
   // Takes "first" and "second", u8 (rows, S, S, 3). Returns "answers" (rows, 3), the probabilities of First, Second and Similar,
   // and "mirrored", the same for the images in the other order, with First and Second exchanged.
   Tensors predict(const Tensors& inputs) override;
@@ -45,7 +46,7 @@ class ImagePairs final : public Recipe {
   struct Looked {
     at::Tensor features, images;
   };
-  // The results of a validation. From end_validation() on they are on the host.
+  // The results of a validation. After end_validation() they are on the host.
   struct Judged {
     std::vector<at::Tensor> logits;     // (2 n, 3) for each micro-batch
     std::vector<std::int64_t> samples;  // numbers of the pairs, in the order of `logits`
@@ -65,7 +66,7 @@ class ImagePairs final : public Recipe {
 
   Context context_;
   RecipeConfig recipe_;
-  bool goes_on_ = false;  // true: the weights of a snapshot replace those of recipe.adapter
+  bool goes_on_ = false;  // true: the weights come from a snapshot and replace those of recipe.adapter
   std::optional<PairFiles> files_;
   data::PicturesSeen seen_;  // what the headers of all image files say
   std::shared_ptr<PairModel> model_;

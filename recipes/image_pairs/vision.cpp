@@ -57,7 +57,7 @@ struct VisionBlock : torch::nn::Module {
     Projection::put_side_by_side({q.get(), k.get(), v.get()});
   }
 
-  // The two branches of a block. VisionTower::forward() computes the residual stream and the norms.
+  // Attention and feed-forward, the two branches of a block. VisionTower::forward() computes the residual stream and the norms.
   [[nodiscard]] at::Tensor attend(const at::Tensor& y, std::int64_t heads, const Projecting& how) const {
     const at::Tensor qkv = project(y, {q.get(), k.get(), v.get()}, how, is_training());
     return project(nn::full_self_attention(qkv, heads, how.fused), {out.get()}, how, is_training());

@@ -16,13 +16,13 @@ namespace millrace::recipes::image_pairs {
 
 struct VisionBlock;
 
-// Its children have the names of "vision_tower" in a published file.
+// Its children have the names that the weights of "vision_tower" have in a published file.
 class VisionTower : public torch::nn::Module {
  public:
   VisionTower(const RecipeConfig& config, const Projecting& projecting, const Making& how);
   ~VisionTower() override;
   // Returns features (n, P, d_v) fp32 of pixels (n, 3, S, S); patches are ordered from left to right and from top to bottom. If
-  // gradients are recorded, its memory blocks (memory/block.h) are "vision.layers.0" and so on.
+  // gradients are recorded, the memory blocks (memory/block.h) are "vision.layers.0" and so on.
   at::Tensor forward(const at::Tensor& pixels);
 
  private:

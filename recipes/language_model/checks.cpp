@@ -8,7 +8,7 @@ namespace millrace::recipes::language_model {
 
 std::vector<Problem> problems_of(const RecipeConfig& recipe) {
   std::vector<Problem> problems = shape_problems(model_config(recipe, 1));
-  const std::int64_t inputs = recipe.seq_len - 1;  // the last token of a sequence is only a target
+  const std::int64_t inputs = recipe.seq_len - 1;  // one less, because the last token of a sequence is only a target
   if (inputs > recipe.model_positions) {
     problems.push_back({"sequences of " + std::to_string(recipe.seq_len) + " tokens need " + std::to_string(inputs) +
                             " positions, the model has " + std::to_string(recipe.model_positions),

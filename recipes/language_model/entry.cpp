@@ -48,7 +48,7 @@ BenchShape shape(std::string name, std::string help, const StepSize& size) {
           })};
 }
 
-// The switchboard rows that only this recipe uses, and those that it shares with a few others.
+// The names of the switchboard rows that this recipe uses, among the rows that not every recipe uses.
 std::vector<std::string> switches() {
   return {"fused_dropout", "fused_attention", "fused_norm",    "fused_gelu",
           "fused_loss",    "bf16_weights",    "fp32_products", "token_cache"};

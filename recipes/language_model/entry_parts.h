@@ -10,16 +10,17 @@
 
 namespace millrace::recipes::language_model {
 
-// Defined in presets.cpp. defaults() replaces values of the defaults that all recipes share. A preset replaces values of both.
+// Both are defined in presets.cpp. defaults() replaces some of the default values that all recipes share. A preset replaces
+// values of both kinds.
 [[nodiscard]] Json defaults();
 [[nodiscard]] std::vector<std::pair<std::string, Json>> presets();
 
-// In originals/aliases.cpp: the keys in the TOML files of AGI2 (the program that this recipe follows, see originals/README.md)
-// and its flags.
+// Defined in originals/aliases.cpp: the keys in the TOML files of AGI2 (the program that this recipe follows, see
+// originals/README.md) and the flags of AGI2.
 [[nodiscard]] std::vector<config::Alias> aliases();
 
-// In originals/config_file.cpp, for Entry::convert_file. Returns the tree of a file of AGI2 unchanged. A file of AGI2's later
-// model, which learns words by the angles between them, leads to a single problem, whatever else is in it.
+// Defined in originals/config_file.cpp, for Entry::convert_file. Returns the tree of a file of AGI2 unchanged. A file of AGI2's
+// later model, which learns words by the angles between them, leads to a single problem, whatever else is in the file.
 [[nodiscard]] Json keys_of_original_file(const Json& tree, config::Layers::Foreign& file);
 
 }  // namespace millrace::recipes::language_model

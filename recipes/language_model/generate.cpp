@@ -55,8 +55,8 @@ struct Candidate {
   double log_probability = 0;
 };
 
-// The `count` best extensions of `beams` by a token, the best first. Among equally good ones, the earlier beam and then the
-// smaller token comes first.
+// Returns the `count` best extensions of `beams` by a token, the best first. Equally good extensions are sorted by beam, then by
+// token.
 std::vector<Candidate> extensions(const at::Tensor& log_probabilities, const std::vector<double>& so_far, std::size_t count) {
   std::vector<Candidate> all;
   for (std::size_t beam = 0; beam < so_far.size(); ++beam) {

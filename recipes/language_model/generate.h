@@ -10,8 +10,8 @@
 
 namespace millrace::recipes::language_model {
 
-// Draws a token. Keeps the top_k most likely tokens at this temperature, then the smallest set of the most likely of these
-// whose total probability reaches top_p. `uniform` in [0,1) selects the token from that set. Temperature 0 gives the most
+// Draws a token. First keeps the top_k most likely tokens at this temperature. Of these, keeps the most likely ones, as few as
+// have a total probability of top_p. `uniform` in [0,1) selects the token from the kept ones. Temperature 0 gives the most
 // likely token. Depends only on the arguments. `logits` must not be empty.
 [[nodiscard]] std::int64_t choose_token(std::span<const float> logits, const GenerateConfig& config, double uniform);
 
@@ -23,7 +23,7 @@ namespace millrace::recipes::language_model {
 
 struct BeamResult {
   std::vector<std::int64_t> tokens;  // the tokens after the prompt, without `end`
-  double log_probability = 0;        // of these tokens, given the prompt; includes `end` if it was reached
+  double log_probability = 0;        // log probability of these tokens, given the prompt; includes `end` if it was reached
   double score = 0;                  // log_probability / length^length_penalty
 };
 

@@ -40,7 +40,7 @@ struct Request {
   config::Resolved config;
 };
 
-// Replaces --seed by --generate.seed, because in this command it means the seed of the draws, not that of training.
+// Replaces --seed by --generate.seed, because in this command --seed means the seed of the draws, not that of training.
 config::Arguments with_seed_of_draws(std::span<const std::string> words) {
   std::vector<std::string> all(words.begin(), words.end());
   for (std::string& word : all) {
@@ -66,12 +66,12 @@ Request request_of(const Entry& row, config::Arguments arguments) {
           {"a second prompt: " + quoted(word), "millrace generate", "put a prompt of several words into quotes"});
     }
   }
-  constexpr bool kWithoutItsRun = true;  // load_for_inference() reads the run's config
+  constexpr bool kWithoutItsRun = true;  // passed because load_for_inference() reads the run's config
   request.config = resolve_command_config(row, arguments, kWithoutItsRun).resolved;
   return request;
 }
 
-// The run folder whose snapshots are the newest.
+// The run folder with the newest snapshots.
 stdfs::path newest_run(const stdfs::path& runs) {
   std::optional<std::pair<stdfs::file_time_type, stdfs::path>> newest;
   std::error_code ignored;
@@ -96,7 +96,7 @@ stdfs::path model_folder(const Request& request, const Json& config) {
   return names.name.empty() ? newest_run(runs) : runs / names.name;
 }
 
-// The options for generation and device that the user gave. They replace those in the run's own config.
+// The options for generation and device that the user gave. These options replace those in the run's own config.
 Json overrides_of(const config::Resolved& config) {
   Json overrides = Json::object();
   for (const auto& [key, origin] : config.origins) {

@@ -10,7 +10,7 @@ namespace millrace::recipes::language_model {
 
 std::string sample_text(const SampleText& text, std::uint64_t seed) {
   constexpr unsigned kLetters = 16;
-  // Eight equally likely entries give the probabilities 1/2, 1/4, 1/8, 1/8.
+  // Eight equally likely entries give 1, 3, 6 and 10 the probabilities 1/2, 1/4, 1/8 and 1/8.
   constexpr std::array<unsigned, 8> kDistance{1, 1, 1, 1, 3, 3, 6, 10};
   Philox random(make_key(seed, text.order));
   std::string letters;

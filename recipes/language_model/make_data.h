@@ -1,4 +1,4 @@
-// Makes a text whose lowest possible loss is known: a Markov chain over sixteen letters.
+// Makes a text whose lowest possible loss is known. The text is a Markov chain over sixteen letters.
 #pragma once
 
 #include <cstdint>

@@ -12,8 +12,7 @@ at::Tensor make_causal_mask(std::int64_t length, at::Device device) {
 
 at::Tensor MaskCache::causal(std::int64_t length, at::Device device) {
   if (RandomScope::is_recorded())
-    return make_causal_mask(length, device);  // a recorded step needs its mask for longer than this
-                                              // cache may keep it
+    return make_causal_mask(length, device);  // a recorded step needs its mask longer than this cache may keep the mask
   for (const at::Tensor& mask : masks_) {
     if (mask.size(0) == length && mask.device() == device) return mask;
   }

@@ -9,10 +9,10 @@
 
 namespace millrace::recipes::language_model {
 
-// Not thread-safe: belongs to one model. It is not part of the model's state.
+// Not thread-safe, because it belongs to one model. The cache is not part of the model's state.
 class MaskCache {
  public:
-  static constexpr std::size_t kCapacity = 16;  // if it is full, a new mask replaces the oldest
+  static constexpr std::size_t kCapacity = 16;  // if the cache is full, a new mask replaces the oldest
 
   // A boolean mask (length, length), true where the query of the row may attend to the key of the column. Made once for each
   // length and device.

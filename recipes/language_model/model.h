@@ -1,5 +1,6 @@
 // A decoder in the style of GPT-2: norms before the branches, sinusoidal positions, output weights tied to the embedding.
-// Parameters have the names of AGI2 (the program that this recipe follows), so that safetensors can be moved in both directions.
+// Parameters have the names that AGI2 (the program that this recipe follows) gives them, so that safetensors can be moved in
+// both directions.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -35,16 +36,16 @@ struct ModelConfig {
 };
 
 [[nodiscard]] ModelConfig model_config(const RecipeConfig& recipe, std::int64_t vocab_size);
-// Faults that make a model impossible: a number of heads that does not divide the width, an odd width.
+// Returns the faults that make a model impossible: a number of heads that does not divide the width, an odd width.
 [[nodiscard]] std::vector<Problem> shape_problems(const ModelConfig& config);
 // The number of parameters: V d + L (4(d^2+d) + (d f + f) + (f d + d) + 4d) + 2d [+ V d untied] [+ T d learned positions], f =
 // hidden.
 [[nodiscard]] std::int64_t parameter_count(const ModelConfig& config);
 struct ModelSize {
   double parameters;
-  double bytes;  // of the model and its table of positions, without gradients
+  double bytes;  // bytes of the model and its table of positions, without gradients
 };
-// The size of the model of any config, also if it would not fit into memory.
+// The size of the model of any config, even of a model that would not fit into memory.
 [[nodiscard]] ModelSize size_of_model(const ModelConfig& config);
 
 // A weight and an optional bias with torch's names but without torch's initialisation.
@@ -109,15 +110,15 @@ class Transformer : public torch::nn::Module {
   [[nodiscard]] const ModelConfig& config() const noexcept { return config_; }
   [[nodiscard]] at::Device device() const;
 
-  // The causal masks of the explicit attention path; the usual path needs no mask.
+  // Drops the causal masks of the explicit attention path. The usual path needs no mask.
   void clear_mask_cache() noexcept { masks_.clear(); }
   [[nodiscard]] std::size_t mask_cache_size() const noexcept { return masks_.size(); }
   [[nodiscard]] std::int64_t mask_cache_bytes() const noexcept { return masks_.bytes(); }
-  // The mask of the explicit path. It is made once for each length and device, unless the cache is off (for measurements).
+  // The mask of the explicit path. Made once for each length and device, unless the cache is off (for measurements).
   at::Tensor causal_mask(std::int64_t length, at::Device device);
   void use_mask_cache(bool on) noexcept { caches_masks_ = on; }
 
-  // Moving the model drops its masks, because they are on the device that it leaves.
+  // Moving the model drops its masks, because the masks stay on the old device.
   using torch::nn::Module::to;
   void to(at::Device device, at::ScalarType dtype, bool non_blocking = false) override;
   void to(at::Device device, bool non_blocking = false) override;
@@ -133,7 +134,7 @@ class Transformer : public torch::nn::Module {
   nn::Fused fused_;
   MaskCache masks_;
   bool caches_masks_ = true;
-  at::Tensor sinusoids_;  // neither a parameter nor saved, because they depend only on their shape
+  at::Tensor sinusoids_;  // neither a parameter nor saved, because the sinusoids depend only on their shape
   std::shared_ptr<Affine> embedding_, position_embedding_, ln_f_, output_projection_;
   std::vector<std::shared_ptr<Block>> blocks_;
 };

@@ -22,8 +22,8 @@ void TokenLosses::add(const at::Tensor& logits, const at::Tensor& targets, std::
   const std::int64_t rows = std::min(logits.size(0), room);
   if (rows == 0 || (!begins && losses_.front().size(1) != logits.size(1))) return;
   seen_ += rows * row;
-  for (std::int64_t i = 0; i < rows; ++i) {  // row by row, because with a large vocabulary even the logits of a row take much
-                                             // memory
+  // done row by row, because with a large vocabulary even the logits of one row take much memory
+  for (std::int64_t i = 0; i < rows; ++i) {
     const at::Tensor wide = logits[i].to(at::kFloat);
     const at::Tensor target = targets[i].unsqueeze(1);
     const at::Tensor loss = at::logsumexp(wide, 1) - wide.gather(1, target).squeeze(1);

@@ -10,8 +10,8 @@
 
 namespace millrace::recipes::language_model {
 
-// The losses of the first tokens of a validation, in nats. They need a second pass over the logits, so at most kMost logits are
-// used.
+// The losses of the first tokens of a validation, in nats. These losses need a second pass over the logits, so at most kMost
+// logits are used.
 class TokenLosses {
  public:
   static constexpr std::int64_t kMost = std::int64_t{1} << 25;
@@ -25,13 +25,14 @@ class TokenLosses {
 
  private:
   std::vector<at::Tensor> losses_;  // (rows,T)
-  std::int64_t seen_ = 0;           // number of logits so far
+  std::int64_t seen_ = 0;           // number of logits used so far
   std::int64_t classes_ = 0;
 };
 
-// The mean loss at each position of the sequence. It shows how much the context helps, and whether late positions are learnt.
+// Draws the mean loss at each position of the sequence. The picture shows how much the context helps, and whether late positions
+// are learnt.
 [[nodiscard]] Picture draw_context(const TokenLosses& losses);
-// A histogram of the tokens' losses. It shows how often the model is sure, and how often it is sure and wrong.
+// Draws a histogram of the tokens' losses. The picture shows how often the model is sure, and how often it is sure and wrong.
 [[nodiscard]] Picture draw_losses(const TokenLosses& losses);
 
 }  // namespace millrace::recipes::language_model

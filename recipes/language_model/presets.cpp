@@ -28,9 +28,9 @@ Json training(std::int64_t batch_size, double learning_rate, std::int64_t max_st
 
 Json own_text(const std::string& preset) { return {{"recipe.val_fraction", sample_text_of(preset)->validation_share()}}; }
 
-// Sizes and settings of a small network whose validation loss others publish, for comparison: short context, no dropout,
-// warm-up and cosine. Here sines replace its learned positions. They are scaled down, because sines of their full size drown
-// embeddings that are not scaled up.
+// Sizes and settings of a small network whose validation loss others publish, for comparison: short context, no dropout, warm-up
+// and cosine. The published network learns its positions; here sines replace them. The sines are scaled down, because sines of
+// full size drown embeddings that are not scaled up.
 Json nano() {
   Json json = join(shape({128, 4, 4, 64}, 65, 0.0), training(12, 1e-3, 2000));
   json.update({{"recipe.tokenizer", "bytes"},

@@ -21,7 +21,7 @@ namespace millrace::recipes::language_model {
 namespace {
 
 std::uint32_t token_in(const std::vector<std::byte>& bytes, std::int64_t place, std::size_t token_bytes) {
-  std::uint32_t token = 0;  // little-endian, like the CPUs on which this runs
+  std::uint32_t token = 0;  // a token as the file has it: little-endian, like the CPUs on which this runs
   std::memcpy(&token, bytes.data() + static_cast<std::size_t>(place) * token_bytes, token_bytes);
   return token;
 }
@@ -58,7 +58,7 @@ LanguageModel::Cuts LanguageModel::cuts() const {
   return {before_test - std::llround(recipe_.val_fraction * all), before_test, tokens_->size()};
 }
 
-// How often each token occurs in the text from `begin` to `end`. A long text is sampled at kPlaces places.
+// Counts each token in the text from `begin` to `end`. A long text is sampled at kPlaces places.
 std::vector<std::int64_t> LanguageModel::counts_of(std::int64_t begin, std::int64_t end) const {
   constexpr std::int64_t kPlaces = 16, kLongest = 1 << 20;
   std::vector<std::int64_t> counts(tokens_->vocab_size());
@@ -87,7 +87,7 @@ void LanguageModel::count_tokens(std::int64_t end) {
   blind_ = BlindAnswer{.loss = entropy, .what = "the entropy of the training text's single tokens"};
 }
 
-// Reports characters of the validation text that the training text lacks, if they are more than the share kFew.
+// Reports characters of the validation text that the training text lacks, if their share is more than kFew.
 void LanguageModel::note_unknown_tokens(std::int64_t begin, std::int64_t end) const {
   constexpr double kFew = 0.01;
   constexpr std::size_t kNamed = 5;
@@ -116,9 +116,9 @@ data::Pipeline LanguageModel::data(Split split) {
   if (!training && recipe_.val_fraction == 0) return {};
   const auto [end, validation_end, all] = cuts();
   if (training && !blind_) count_tokens(end);
-  const data::TokenWindows windows =
-      training ? data::TokenWindows{recipe_.seq_len, recipe_.overlap, 0, end}
-               : data::TokenWindows{recipe_.seq_len, 0, end, validation_end};  // no overlap, so that each token is judged once
+  const data::TokenWindows windows = training ? data::TokenWindows{recipe_.seq_len, recipe_.overlap, 0, end}
+                                              // windows without overlap, so that each token is judged once
+                                              : data::TokenWindows{recipe_.seq_len, 0, end, validation_end};
   const auto source = std::make_shared<data::TokenSource>(tokens_, windows, files_);
   if (!training) note_unknown_tokens(end, validation_end);
   context_.note(with_commas(source->size()) + (training ? " training" : " validation") + " sequences, " +
@@ -136,7 +136,7 @@ data::Pipeline LanguageModel::test_data() {
 Batch LanguageModel::prepare(Batch batch) {
   const at::Tensor tokens = batch["tokens"].to(at::kLong);
   const at::Tensor input = tokens.narrow(1, 0, tokens.size(1) - 1);
-  batch.set("tokens", input);  // as predict() takes them: a rehearsal calls it with a batch's rows
+  batch.set("tokens", input);  // "tokens" is for predict(), which a rehearsal calls with rows of this batch
   batch.set("input", input);
   batch.set("target", tokens.narrow(1, 1, tokens.size(1) - 1));
   return batch;
@@ -147,8 +147,7 @@ Batch LanguageModel::prepare(Batch batch) {
 Transformer& LanguageModel::model() {
   if (!model_) {
     if (!tokenizer_ && recipe_.vocab_size == 0)
-      before_training();  // without a snapshot, the vocabulary consists of the
-                          // characters of the text
+      before_training();  // without a snapshot, the vocabulary consists of the characters of the text
     const std::int64_t known = tokenizer_ ? tokenizer_->vocab_size() : 0;
     check_vocabulary(recipe_, known);
     const ModelConfig config = model_config(recipe_, std::max(known, recipe_.vocab_size));
@@ -170,8 +169,8 @@ std::vector<Objective> LanguageModel::objectives() {
     auto [sum, count] = nn::cross_entropy_sum(logits, batch["target"], data::Tokenizer::kPad, fused_);
     Loss result{.terms = {{.sum = std::move(sum), .count = std::move(count), .nominal_count = nominal}}};
     if (!context.training)
-      result.outputs["logits"] = logits;  // for the pictures; in training they would take memory for too
-                                          // long
+      // kept for the pictures; not in training, where the logits would take memory for too long
+      result.outputs["logits"] = logits;
     return result;
   };
   return {{.optim = context_.config->optim, .loss = loss}};
@@ -197,7 +196,7 @@ State LanguageModel::state() const {
 }
 
 void LanguageModel::load_state(const State& state) {
-  if (state.tensors.empty() && state.json.empty()) return;  // only weights were loaded
+  if (state.tensors.empty() && state.json.empty()) return;  // true if only weights were loaded
   const SavedJson saved = SavedJson(state.json, "recipe")["tokenizer"];
   auto tokenizer = data::Tokenizer::from_json(saved.json());
   if (tokens_ && tokenizer->fingerprint() != tokenizer_->fingerprint()) saved.refuse("the tokenizer of this run's text");
@@ -209,7 +208,7 @@ Tensors LanguageModel::predict(const Tensors& inputs) {
 }
 
 std::vector<std::string> LanguageModel::unknown_in(const std::string& prompt) {
-  if (!tokenizer_) before_training();  // as in model()
+  if (!tokenizer_) before_training();  // without a snapshot, the vocabulary comes from the text, as in model()
   std::vector<std::string> unknown;
   if (tokenizer_->kind() != data::TokenizerKind::basic || first_invalid_utf8(prompt)) return unknown;
   for (std::size_t at = 0; at < prompt.size();) {
@@ -224,7 +223,7 @@ std::vector<std::string> LanguageModel::unknown_in(const std::string& prompt) {
 }
 
 std::string LanguageModel::write(const std::string& prompt, const GenerateConfig& config, bool beam) {
-  if (!tokenizer_) before_training();  // as in model()
+  if (!tokenizer_) before_training();  // without a snapshot, the vocabulary comes from the text, as in model()
   std::vector<std::int64_t> tokens = tokens_of_prompt(*tokenizer_, prompt);
   const auto written = beam ? beam_search(model(), tokens, config, data::Tokenizer::kEnd).tokens
                             : write_tokens(model(), std::move(tokens), config, data::Tokenizer::kEnd);
@@ -233,11 +232,11 @@ std::string LanguageModel::write(const std::string& prompt, const GenerateConfig
 
 std::vector<std::string> LanguageModel::samples(std::int64_t) {
   constexpr std::int64_t kCharacters = 300;
-  constexpr std::int64_t kParametersMax = 20'000'000;  // a larger model would keep a CPU busy for minutes
+  constexpr std::int64_t kParametersMax = 20'000'000;  // no samples for larger models, which would keep a CPU busy for minutes
   if (!tokenizer_ || (context_.device.is_cpu() && parameter_count(model().config()) > kParametersMax)) return {};
   GenerateConfig config = generate_;
   config.max_length = kCharacters;
-  constexpr std::int64_t kNoEnd = -1;  // otherwise an untrained model would soon end the text by chance
+  constexpr std::int64_t kNoEnd = -1;  // no token ends the text, because an untrained model would soon draw an end by chance
   return {tokenizer_->decode(write_tokens(model(), tokens_of_prompt(*tokenizer_, config.prompt), config, kNoEnd))};
 }
 

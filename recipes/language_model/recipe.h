@@ -28,7 +28,7 @@ class LanguageModel final : public Recipe {
 
   [[nodiscard]] static std::vector<Problem> problems(const Sections& sections, const RunConfig& run);
 
-  void before_training() override;  // encodes the sources; if there is a snapshot, with its tokenizer
+  void before_training() override;  // encodes the sources; in a resumed run, with the snapshot's tokenizer
   data::Pipeline data(Split split) override;
   data::Pipeline test_data() override;
   Batch prepare(Batch batch) override;  // "tokens" -> "tokens" = "input", "target": int64 views, one token apart
@@ -72,7 +72,7 @@ class LanguageModel final : public Recipe {
   std::string read_as_;                   // how the text was read, in words
   std::optional<BlindAnswer> blind_;
   std::shared_ptr<Transformer> model_;
-  TokenLosses lost_;  // of the present validation
+  TokenLosses lost_;  // losses of single tokens in the present validation
 };
 
 }  // namespace millrace::recipes::language_model

@@ -13,13 +13,13 @@
 namespace millrace::recipes::language_model {
 namespace {
 
-// The word that stands for a choice in a config.
+// Returns the word that stands for a choice in a config.
 template <class Choice>
 Json word_of(Choice choice) {
   return config::detail::Codec<Choice>::write(choice);
 }
 
-// The run's config. It describes the model, so that commands can make it again from the run folder.
+// Returns the run's config. It describes the model, so that commands can make the model again from the run folder.
 Json values_of(const std::vector<std::string>& sources, const TrainModelOptions& options, const ModelConfig& model) {
   Json values = {{"recipe.sources", sources},
                  {"recipe.seq_len", options.seq_len},
@@ -52,7 +52,7 @@ Json values_of(const std::vector<std::string>& sources, const TrainModelOptions&
   return values;
 }
 
-// Reads history.csv of a run, whose columns begin with epoch, train_loss, val_loss, seconds. An empty cell is a missing number.
+// Reads history.csv of a run. The file's first columns are epoch, train_loss, val_loss, seconds. An empty cell becomes NaN.
 History read_history(const std::filesystem::path& run) {
   const auto number = [](const std::string& cell) {
     return cell.empty() ? std::numeric_limits<double>::quiet_NaN() : std::stod(cell);

@@ -26,7 +26,7 @@ Adapter::Adapter(const AdapterConfig& config, const nn::Fused& fused) : config_(
 at::Tensor Adapter::forward(const at::Tensor& x) {
   const device::NoAutocast fp32(x.device().type());
   const at::Tensor scale = at::softplus(log_scale_);
-  const at::Tensor least = at::relu(0.44 * (scale.min().reciprocal() - 1.0));  // 0 if the grid is not coarser than the pixels
+  const at::Tensor least = at::relu(0.44 * (scale.min().reciprocal() - 1.0));  // 0 if the grid is not coarser than the stimulus
   const at::Tensor sigma = at::sqrt(least.square() + at::softplus(log_sigma_).square());
   const std::int64_t size = 2 * static_cast<std::int64_t>(std::ceil(3.0 * config_.sigma_max)) + 1;
   return nn::zoom(nn::gaussian_blur(x, sigma, size, fused_), scale, config_.grid_size, fused_);

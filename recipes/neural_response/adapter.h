@@ -1,4 +1,4 @@
-// The part between the stimuli of a session and the core that all sessions share: a blur and a scale of the visual field, both
+// The layer between the stimuli of a session and the core that all sessions share: a blur and a scale of the visual field, both
 // learned.
 #pragma once
 

@@ -20,8 +20,8 @@ std::string text_of(const Known& session) {
 
 Shape shape_of(const at::Tensor& tensor) { return {tensor.sizes().begin(), tensor.sizes().end()}; }
 
-// The name in the pretrained weights of the parameter `name` of an adapter. Sessions may have other numbers there than here. ""
-// if the weights lack the session.
+// Returns the name that the parameter `name` of an adapter has in the pretrained weights, in which sessions may have other
+// numbers than here. "" if these weights lack the session.
 std::string adapter_there(const std::string& name, const std::vector<SessionShape>& here, const Json& there) {
   if (!there.is_array() || there.empty()) return name;
   const std::size_t begin = std::string_view("adapters.").size(), end = std::min(name.find('.', begin), name.size());

@@ -34,7 +34,7 @@ enum class PenaltyType : std::uint8_t {
 };
 enum class PenaltySchedule : std::uint8_t { constant, warmup, linear_ramp, linear_decay };
 
-// The part of each session before the shared core: a scale of the visual field and a blur, both learned.
+// What stands before the shared core in each session: a scale of the visual field and a blur, both learned.
 struct AdapterConfig {
   AdapterType type = AdapterType::adapter;
   std::int64_t grid_size = 51;
@@ -175,7 +175,7 @@ struct ReadoutConfig {
   }
 };
 
-// A rule about parameters, in addition to the loss.
+// A rule about parameters: a term in addition to the loss, or a change after each step.
 struct PenaltyConfig {
   std::string name;
   PenaltyType type = PenaltyType::l1;

@@ -30,14 +30,14 @@ namespace {
 
 constexpr double kEpsilon = 1e-5;
 
-// The input of a convolution. Under autocast it is converted before it is padded, so that padding moves half the bytes.
+// The input of a convolution. Under autocast the input is converted before it is padded, so that padding moves half the bytes.
 at::Tensor for_convolution(const at::Tensor& x) {
   const auto device = x.device().type();
   if (!at::autocast::is_autocast_enabled(device) || x.scalar_type() != at::kFloat) return x;
   return x.to(at::autocast::get_autocast_dtype(device));
 }
 
-// The number of frames after a stage's main path, and after its shortcut.
+// The number of frames that a stage's main path gives, and the number that its shortcut gives.
 std::pair<std::int64_t, std::int64_t> frames_of(const StageConfig& stage, std::int64_t frames) {
   const std::int64_t total = stage.stride * std::max<std::int64_t>(stage.pool_stride, 1);
   return {(frames - 1) / stage.stride + 1, (frames - 1) / total + 1};
@@ -45,14 +45,14 @@ std::pair<std::int64_t, std::int64_t> frames_of(const StageConfig& stage, std::i
 
 at::Tensor last_frames(const at::Tensor& x, std::int64_t frames) { return x.narrow(1, x.size(1) - frames, frames); }
 
-// The central part of images.
+// Cuts the central height x width pixels out of images.
 at::Tensor centre(const at::Tensor& x, std::int64_t height, std::int64_t width) {
   if (x.size(2) == height && x.size(3) == width) return x;
   return x.narrow(2, (x.size(2) - height) / 2, height).narrow(3, (x.size(3) - width) / 2, width);
 }
 
-// Repeats the edges of images on both sides of an axis. LibTorch's own padding is not used, because on a GPU its gradient adds in
-// no fixed order.
+// Repeats the edges of images on both sides of an axis. LibTorch's own padding is not used, because its gradient on a GPU adds
+// in no fixed order.
 at::Tensor continued(const at::Tensor& images, std::int64_t axis, std::int64_t pixels) {
   if (pixels == 0) return images;
   std::vector<std::int64_t> edge = images.sizes().vec();
@@ -70,7 +70,7 @@ at::Tensor padded_by_edges(const at::Tensor& images, std::int64_t high, std::int
 }  // namespace
 
 at::Tensor images_of(const at::Tensor& x) {
-  // A part of another tensor is cloned in its own memory order, because flatten() would copy it with channels first.
+  // A part of another tensor is cloned in its own memory order. flatten() would also copy it, but with channels first.
   const bool joins = x.size(0) == 1 || x.size(1) == 1 || x.stride(0) == x.size(1) * x.stride(1);
   return (joins || x.is_non_overlapping_and_dense() ? x : x.clone(at::MemoryFormat::Preserve)).flatten(0, 1);
 }
@@ -111,9 +111,9 @@ Stage::Stage(const StageConfig& config, std::int64_t in, const nn::Fused& fused)
     squeeze_ = std::make_shared<Weights>(std::vector<std::int64_t>{width, out, 1, 1, 1}, true);
     excite_ = std::make_shared<Weights>(std::vector<std::int64_t>{out, width, 1, 1, 1}, true);
     const auto pool = std::make_shared<Holder>();
-    const at::Tensor taps = at::tensor({1.0F, 2.0F, 1.0F});                            // host: only when the module is made
-    pool->register_buffer("blur", (at::outer(taps, taps) / 16.0).view({1, 1, 3, 3}));  // because VisionCore's files have this
-                                                                                       // buffer
+    const at::Tensor taps = at::tensor({1.0F, 2.0F, 1.0F});  // host: happens only when the module is made
+    // never read; registered because VisionCore's files have this buffer
+    pool->register_buffer("blur", (at::outer(taps, taps) / 16.0).view({1, 1, 3, 3}));
     pool->put("se.1", squeeze_);
     pool->put("se.3", excite_);
     parts->put("components.pool", pool);
@@ -129,8 +129,8 @@ void Stage::initialise(at::Generator& generator) {
     if (weights != nullptr) weights->initialise(generator);
 }
 
-// For each of the last `frames` of `outputs` output frames, the input frames of the kernel, one behind the other as channels of
-// an image: (N frames, taps C, H, W). Before the first frame, that frame is repeated.
+// For each of the last `frames` of `outputs` output frames, the input frames that the kernel covers, one after the other as
+// channels of an image: (N frames, taps C, H, W). Input frames before the first are copies of the first frame.
 at::Tensor Stage::windows(const at::Tensor& x, std::int64_t outputs, std::int64_t frames) {
   const std::int64_t taps = config_.kernel_size[0];
   std::vector<std::int64_t> sources;
@@ -139,14 +139,15 @@ at::Tensor Stage::windows(const at::Tensor& x, std::int64_t outputs, std::int64_
       sources.push_back(std::max<std::int64_t>(output * config_.stride - (taps - 1 - tap) * config_.dilation, 0));
   }
   if (sources != sources_ || !index_.defined() ||
-      index_.device() != x.device()) {  // host: copied once, because a copy to a GPU would wait
+      index_.device() != x.device()) {  // host: copied to the device once, because a copy to a GPU would wait
     sources_ = std::move(sources);
     index_ = at::tensor(sources_, x.options().dtype(at::kLong));
   }
   return x.index_select(1, index_).view({x.size(0) * frames, taps * x.size(2), x.size(3), x.size(4)});
 }
 
-// The last `frames` frames of the convolution, as images. In time only the beginning is padded, with the first frame.
+// The last `frames` output frames of the convolution, as images. Along time, only the beginning is padded, with copies of the
+// first frame.
 at::Tensor Stage::convolved(const at::Tensor& x, std::int64_t frames, at::MemoryFormat format) {
   const std::int64_t taps = config_.kernel_size[0], high = config_.padding[1], wide = config_.padding[2];
   const std::int64_t strides[] = {config_.stride, config_.stride}, dilations[] = {config_.dilation, config_.dilation};
@@ -159,8 +160,8 @@ at::Tensor Stage::convolved(const at::Tensor& x, std::int64_t frames, at::Memory
   const std::int64_t outputs = (x.size(1) - 1) / config_.stride + 1;
   const at::Tensor& weight = conv_->weight;
   if (fused_.on(kNeededOnly) && taps > 1 && config_.stride == 1 && x.size(1) <= config_.dilation + 1 && x.size(1) > 1) {
-    // For every output frame, all taps except the last one see the first frame. So they are replaced by one convolution with
-    // their sum.
+    // For every output frame, all taps except the last one see the first frame, so one convolution with the sum of these taps
+    // replaces them.
     const at::Tensor past = convolution(padded.select(1, 0), weight.narrow(2, 0, taps - 1).sum(2));
     const at::Tensor now = convolution(images_of(last_frames(padded, frames)), weight.select(2, taps - 1));
     return now.unflatten(0, {x.size(0), frames}).add_(past.unsqueeze(1)).flatten(0, 1);
@@ -170,8 +171,8 @@ at::Tensor Stage::convolved(const at::Tensor& x, std::int64_t frames, at::Memory
   return computed == frames ? y : images_of(last_frames(y.unflatten(0, {x.size(0), computed}), frames));
 }
 
-// The last `frames` frames of the shortcut, as images. Strides are done by slicing; the convolution then has no stride, and
-// LibTorch computes it faster, and correctly on every CPU.
+// The last `frames` output frames of the shortcut, as images. Strides are done by slicing. The convolution then has no stride,
+// and LibTorch computes it faster, and correctly on every CPU.
 at::Tensor Stage::skipped(const at::Tensor& x, std::int64_t frames) const {
   const std::int64_t stride = config_.stride * std::max<std::int64_t>(config_.pool_stride, 1);
   const std::int64_t last = (x.size(1) - 1) / stride * stride;
@@ -195,8 +196,8 @@ at::Tensor Stage::forward(const at::Tensor& x, std::int64_t frames, bool channel
   const std::int64_t kept = frames > 0 ? std::min(frames, std::min(of_main, of_shortcut)) : std::min(of_main, of_shortcut);
   const auto format = channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous;
   at::Tensor y = nn::rms_norm_silu(convolved(x, kept, format).unsqueeze(2), kEpsilon, fused_);
-  if (is_training() && config_.dropout > 0) {  // dropout numbers elements with channels last in both layouts, so that the same
-                                               // elements are dropped
+  // dropout numbers elements with channels last in both layouts, so that both layouts drop the same elements
+  if (is_training() && config_.dropout > 0) {
     y = nn::dropout(y.permute({0, 2, 3, 4, 1}), config_.dropout, fused_).permute({0, 4, 1, 2, 3});
     if (!channels_last) y = y.contiguous();
   }

@@ -1,4 +1,4 @@
-// The part of the network that all sessions share: filters over time, and residual stages.
+// The layers that all sessions share: filters over time, and residual stages.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -21,8 +21,8 @@ class Frontend : public torch::nn::Module {
  public:
   Frontend(const FrontendConfig& config, LagOrder order, const nn::Fused& fused);
   at::Tensor forward(const at::Tensor& x) const;
-  // Sets the filters to a Gaussian, its first and second derivative, and noise under the Gaussian, each of norm 1. They are
-  // reversed in time if lags are ordered from newest to oldest.
+  // Sets the filters to a Gaussian, its first and second derivative, and noise under the Gaussian, each with norm 1. If lags are
+  // ordered from newest to oldest, the filters are reversed in time.
   void initialise(at::Generator& generator);
 
  private:
@@ -31,17 +31,18 @@ class Frontend : public torch::nn::Module {
   std::shared_ptr<Weights> temporal_conv_;
 };
 
+// A residual stage: convolution, RMS norm, SiLU, dropout, and blurred soft pooling times a gate. A shortcut goes around them: a
+// 1x1x1 convolution, or the identity if there is neither a stride nor a change of channels. The results of both are added where
+// both have values: in the last frames and at the centre.
+//
 // The core's tensors are frames (N, T, C, H, W), so that the frames of all rows form a batch of images without a copy. In memory
 // either the channels of a frame come first or its pixels (channels_last).
-//
-// A residual stage: convolution, RMS norm, SiLU, dropout, and blurred soft pooling times a gate; around them a shortcut, which is
-// a 1x1x1 convolution, or the identity if there is neither a stride nor a change of channels. The results of both are added where
-// both have values: in the last frames and at the centre.
 class Stage : public torch::nn::Module {
  public:
   Stage(const StageConfig& config, std::int64_t in, const nn::Fused& fused);
 
-  // Turns (N, T, in, H, W) into (N, T', channels, H', W'): the last `frames` of the stage's output frames; 0 = all frames.
+  // Turns (N, T, in, H, W) into (N, T', channels, H', W'), which are the last `frames` of the stage's output frames; 0 = all
+  // frames.
   at::Tensor forward(const at::Tensor& x, std::int64_t frames, bool channels_last);
   void initialise(at::Generator& generator);
 
@@ -63,7 +64,7 @@ class Convnet : public torch::nn::Module {
  public:
   Convnet(const ConvnetConfig& config, std::int64_t in, const nn::Fused& fused);
 
-  // Turns (N, T, in, H, W) into (N, T', C, H', W'); if `last_frame_only`, T' = 1. Memory blocks (memory/block.h) are
+  // Turns (N, T, in, H, W) into (N, T', C, H', W'); if `last_frame_only`, T' = 1. The memory blocks (memory/block.h) are
   // convnet.layers.0 and so on.
   at::Tensor forward(const at::Tensor& x, bool last_frame_only, bool channels_last);
   void initialise(at::Generator& generator);
@@ -73,7 +74,7 @@ class Convnet : public torch::nn::Module {
   std::vector<std::shared_ptr<Stage>> stages_;
 };
 
-// The frames of all rows as a batch of images, (N T, C, H, W). They are copied only if `x` is a part of another tensor.
+// The frames of all rows as a batch of images, (N T, C, H, W). A copy is made only if `x` is a part of another tensor.
 [[nodiscard]] at::Tensor images_of(const at::Tensor& x);
 
 }  // namespace millrace::recipes::neural_response

@@ -22,8 +22,8 @@ bool needs_data(const Sections& own, const RunConfig& run) {
 }
 
 void make_data(const std::string& preset, const std::filesystem::path& out, std::uint64_t seed) {
-  const std::string size = preset.substr(0, preset.find('_'));  // "small" for the preset "small_pc": presets of the same size
-                                                                // share their data
+  // "small" for the preset "small_pc", because presets of the same size share their data
+  const std::string size = preset.substr(0, preset.find('_'));
   write_sample_sessions(sample_size(sample_sessions_of(size), preset, "sessions"), out, seed);
 }
 
@@ -61,7 +61,7 @@ BenchShape shape(std::string name, std::string help, const std::vector<std::int6
           }};
 }
 
-// The switchboard rows that only this recipe uses, and those that it shares with a few others.
+// The names of the switchboard rows that this recipe uses, among the rows that not every recipe uses.
 std::vector<std::string> switches() {
   return {"channels_last",      "fused_dropout", "fused_gelu",     "bf16_weights", "fp32_products",
           "tried_convolutions", "file_index",    "hdf5_direct",    "joined_core",  "needed_only",

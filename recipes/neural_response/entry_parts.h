@@ -11,15 +11,16 @@
 
 namespace millrace::recipes::neural_response {
 
-// Defined in presets.cpp. defaults() replaces values of the defaults that all recipes share. A preset replaces values of both.
+// Both are defined in presets.cpp. defaults() replaces some of the default values that all recipes share. A preset replaces
+// values of both kinds.
 [[nodiscard]] Json defaults();
 [[nodiscard]] std::vector<std::pair<std::string, Json>> presets();
 
-// In originals/aliases.cpp: the flags of VisionCore, the program that this recipe follows (originals/README.md).
+// Defined in originals/aliases.cpp: the flags of VisionCore, the program that this recipe follows (originals/README.md).
 [[nodiscard]] std::vector<config::Alias> aliases();
 
-// In originals/model_file.cpp: VisionCore's YAML file of a model as "recipe.…" -> value. Settings without a key here, and
-// networks that are not supported, are added to `problems`; their `where` is the dotted path in the file.
+// Defined in originals/model_file.cpp. Returns VisionCore's YAML file of a model as "recipe.…" -> value. Settings without a key
+// here, and networks that are not supported, are added to `problems`; their `where` is the dotted path in the file.
 [[nodiscard]] Json keys_of_model_file(const Json& tree, std::vector<Problem>& problems);
 
 }  // namespace millrace::recipes::neural_response

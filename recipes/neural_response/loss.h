@@ -1,4 +1,4 @@
-// Negative log-likelihoods of spike counts under predicted rates, summed where a mask is 1.
+// Negative log-likelihoods of spike counts, given predicted rates, summed where a mask is 1.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,11 +13,11 @@ struct MaskedSum {
   at::Tensor dropped;  // 1 if the sum was not finite; sum and count are then 0 and have no gradient
 };
 
-// The negative log-likelihood of Poisson counts y without ln y!, which does not depend on the rate, for (rows, units):
+// The negative log-likelihood of Poisson counts, for (rows, units). ln y! is left out, because it does not depend on the rate:
 //   Activation::none      e^v - y v, v = `predicted` is the logarithm of the rate
 //   Activation::softplus  r - y ln(r + 1e-8), r = `predicted` is the rate
-// The terms are multiplied by `mask`: 1 counts, 0 does not; finite values where the mask is 0 change nothing, to the bit. Defined
-// for any y >= 0.
+// The terms are multiplied by `mask`: 1 counts, 0 does not. Finite values where the mask is 0 change nothing, to the bit.
+// Defined for any y >= 0.
 [[nodiscard]] MaskedSum poisson_loss(const at::Tensor& predicted, const at::Tensor& counts, const at::Tensor& mask,
                                      Activation output);
 

@@ -24,14 +24,14 @@ constexpr std::uint64_t kEyeKey = 65;
 constexpr std::int64_t kRatio = 2;   // number of source bins in a bin
 constexpr double kSourceRate = 240;  // in Hz
 constexpr std::int64_t kTrialBins = 240;
-constexpr std::int64_t kGapBins = 24;  // number of bins for which the eye tracker has no numbers
+constexpr std::int64_t kGapBins = 24;  // number of bins in a gap, for which the eye tracker has no numbers
 constexpr double kGapShare = 0.02;
-constexpr double kEyeStep = 0.02;  // in degrees, for each source bin
+constexpr double kEyeStep = 0.02;  // standard deviation of the eye's step from one source bin to the next, in degrees
 constexpr double kMeanCount = 0.2;
 constexpr int kBlurRadius = 4;
-constexpr double kBlurSigma = 1.5;  // in pixels
+constexpr double kBlurSigma = 1.5;  // deviation of the blur of frames, in pixels
 constexpr double kGrey = 127;
-constexpr double kContrast = 40;  // grey levels of a standard deviation
+constexpr double kContrast = 40;  // standard deviation of a frame, in grey levels
 constexpr std::int64_t kFramesOfTask = 256;
 
 // Fills `out` with standard normal numbers, four from each Philox block (Box-Muller).
@@ -50,7 +50,8 @@ void fill_normal(std::uint64_t key, std::vector<double>& out) {
   }
 }
 
-// Blurs with a Gaussian along both axes, which wrap around, so that every pixel has the same deviation; scaled to deviation 1.
+// Blurs with a Gaussian along both axes and scales the result to deviation 1. The axes wrap around, so that every pixel has the
+// same deviation.
 class Blur {
  public:
   explicit Blur(std::int64_t side) : side_(side), rows_(static_cast<std::size_t>(side * side)) {
@@ -91,7 +92,7 @@ class Blur {
 // The number of units whose sums fit into registers at once.
 constexpr std::int64_t kUnitsAtOnce = 8;
 
-// The filter of each unit, as (units / kUnitsAtOnce rounded up, pixels, kUnitsAtOnce).
+// The filters of all units, as (units / kUnitsAtOnce rounded up, pixels, kUnitsAtOnce).
 std::vector<double> gabors(const SampleSessions& size, std::uint64_t seed, std::int64_t session) {
   constexpr double kSigma = 2;
   constexpr double kPeriod = 8;
@@ -124,7 +125,7 @@ double kernel(std::int64_t lag) {
   return std::exp(-(l - 3) * (l - 3) / 2) - 0.5 * std::exp(-(l - 6) * (l - 6) / 4.5);
 }
 
-// Makes the frames. Returns the responses of the units' filters to each frame, (bins, units).
+// Makes the frames. Returns the response of each unit's filter to each frame, (bins, units).
 std::vector<double> make_frames(const SampleSessions& size, std::uint64_t seed, std::int64_t session, SampleSession& made) {
   const auto pixels = static_cast<std::size_t>(size.side * size.side);
   const auto units = static_cast<std::size_t>(size.units);
@@ -155,7 +156,7 @@ std::vector<double> make_frames(const SampleSessions& size, std::uint64_t seed, 
   return seen;
 }
 
-// The rates exp(b + s g), where g is the standardised sum of the responses over lags.
+// Returns the rates exp(b + s g), where g is the standardised sum of a unit's responses over lags.
 std::vector<double> rates_of(const SampleSessions& size, const std::vector<double>& seen) {
   const auto units = static_cast<std::size_t>(size.units);
   const auto bins = static_cast<std::size_t>(size.bins);
@@ -197,7 +198,7 @@ void make_counts(const SampleSessions& size, std::uint64_t seed, std::int64_t se
   });
 }
 
-// Cuts the session into equal pieces, as many as kGapShare needs, and puts a gap into each.
+// Cuts the session into equal stretches, as many as kGapShare needs, and puts a gap into each stretch.
 void make_gaps(const SampleSessions& size, std::uint64_t seed, std::int64_t session, SampleSession& made) {
   made.valid.assign(static_cast<std::size_t>(size.bins * kRatio), 1);
   const auto wanted = static_cast<std::int64_t>(std::round(kGapShare * static_cast<double>(size.bins) / kGapBins));

@@ -14,7 +14,7 @@ namespace millrace::recipes::neural_response {
 struct SampleSessions {
   std::int64_t sessions = 2;
   std::int64_t units = 12;
-  std::int64_t bins = 7500;  // at 120 Hz; a bin is two bins in the files
+  std::int64_t bins = 7500;  // number of bins at 120 Hz; each of them is two bins in the files
   std::int64_t side = 21;    // height and width of a frame
   std::int64_t lags = 12;
   double strength = 1.0;  // s in the formulas: standard deviation of the logarithm of a unit's rate
@@ -34,7 +34,7 @@ struct SampleSession {
   std::vector<std::uint8_t> valid;   // (2 bins)
   std::vector<float> eye;            // (2 bins, 2)
 };
-// Makes a session. It depends only on the arguments, not on the number of threads.
+// Makes a session. The result depends only on the arguments, not on the number of threads.
 [[nodiscard]] SampleSession sample_session(const SampleSessions& size, std::uint64_t seed, std::int64_t session);
 
 // Writes all that a run needs into the existing folder `out`: NAME/synthetic.h5 for each session, truth.h5 (/NAME/rate),

@@ -62,7 +62,7 @@ DigitalTwin::Shared DigitalTwin::core(const at::Tensor& stim, const at::Tensor& 
   at::Tensor x = stim;
   if (is_modulator_only(config_)) x = at::ones({stim.size(0), 1, 1, 1, 1}, stim.options().dtype(wide_type(stim)));
   if (frontend_ != nullptr) x = frontend_->forward(x);
-  x = x.transpose(1, 2);  // now (N, T, C, H, W), as the core's frames
+  x = x.transpose(1, 2);  // (N, T, C, H, W) from here on, as the core's frames are
   if (convnet_ != nullptr) x = convnet_->forward(x, last_frame_only, channels_last_);
   if (modulator_ == nullptr) return {x.select(1, x.size(1) - 1), {}};
   const Modulated out =
@@ -119,8 +119,8 @@ void DigitalTwin::joined(std::span<const Rows> batch, Predicted& out) {
 void DigitalTwin::apart(std::span<const Rows> batch, Predicted& out) {
   const auto place = RandomScope::position();
   for (const Rows& rows : batch) {
-    std::optional<RandomScope> again;  // draws the same random numbers as the joined core does for these rows, so that the same
-                                       // elements are dropped
+    // Draws the same random numbers as the joined core draws for these rows, so that the same elements are dropped.
+    std::optional<RandomScope> again;
     if (place) again.emplace(*place);
     const RowScope of_session(rows.positions);
     Shared shared;

@@ -1,6 +1,6 @@
 // A digital twin of visual cortex: each recording session has an adapter and a readout, and all sessions share a core (frontend,
-// convnet, modulator). Parameters have the names of VisionCore (the program that this recipe follows), so that safetensors can be
-// moved in both directions.
+// convnet, modulator). Parameters have the names that VisionCore (the program that this recipe follows) gives them, so that
+// safetensors can be moved in both directions.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -20,41 +20,41 @@
 
 namespace millrace::recipes::neural_response {
 
-// The rows of a batch that belong to one session. There may be zero rows.
+// The rows of a batch that belong to one session; possibly none.
 struct Rows {
   std::size_t session = 0;
   at::Tensor stim;      // (N, 1, L, H, W) float, with lags in the model's order
   at::Tensor behavior;  // (N, B) float
-  // The position of each row in the epoch's order (Group::positions), so that the dropout of a row does not depend on the other
-  // rows of its batch. Needed only in training; empty if unknown.
+  // The position of each row in the epoch's order (Group::positions). With it the dropout of a row does not depend on the other
+  // rows of the batch. Needed only in training; empty if unknown.
   std::span<const std::int64_t> positions;
 };
 
 struct Predicted {
-  // For each element of the batch (N, units) fp32: the logarithm of the rate, at least -20; with an output activation the rate
+  // For each session of the batch, (N, units) fp32: the logarithm of the rate, at least -20; with an output activation the rate
   // itself, at least 1e-8.
   std::vector<at::Tensor> rates;
-  // Only for the modulator pc in training: for each element of the batch the mean of the squared prediction error, an fp32 scalar
-  // (0 without rows). Else empty.
+  // For each session of the batch, the mean of the squared prediction error as an fp32 scalar; 0 without rows. Only for the
+  // modulator pc in training, otherwise empty.
   std::vector<at::Tensor> error_square_mean;
   std::int64_t forwards = 0;  // number of forward passes of the core
 };
 
 class DigitalTwin : public torch::nn::Module {
  public:
-  // The weights depend only on `seed`. Throws ConfigError if the sizes do not fit together: filters of the frontend are longer
-  // than the lags, a predictor (pc) has fewer than two frames or another number of channels than the features, or the modulator
-  // needs behaviour and gets no behaviour.
+  // The weights depend only on `seed`. Throws ConfigError if the sizes do not fit together: if filters of the frontend are
+  // longer than the lags, if a predictor (pc) has fewer than two frames or another number of channels than the features, or if
+  // the modulator needs behaviour and gets none.
   DigitalTwin(const ModelConfig& config, std::vector<SessionShape> sessions, std::uint64_t seed = 0, const nn::Fused& fused = {});
 
-  // Memory blocks (memory/block.h) are convnet.layers.0 and so on, and modulator. Parameters of a session without rows get no
-  // gradient.
+  // Predicts the rates. The memory blocks (memory/block.h) are convnet.layers.0 and so on, and modulator. Parameters of a
+  // session without rows get no gradient.
   Predicted forward(std::span<const Rows> batch);
 
   [[nodiscard]] const ModelConfig& config() const noexcept { return config_; }
   [[nodiscard]] const std::vector<SessionShape>& sessions() const noexcept { return sessions_; }
-  [[nodiscard]] std::vector<std::string> core_parameters() const;  // of frontend, convnet and modulator
-  [[nodiscard]] std::vector<std::string> head_parameters() const;  // of adapters and readouts
+  [[nodiscard]] std::vector<std::string> core_parameters() const;  // names of the parameters of frontend, convnet and modulator
+  [[nodiscard]] std::vector<std::string> head_parameters() const;  // names of the parameters of adapters and readouts
   // The order of the core's tensors in memory.
   void set_channels_last(bool channels_last) noexcept { channels_last_ = channels_last; }
   // The spatial masks (units, H, W) of a session, for pictures. Undefined if the readout is linear.

@@ -34,7 +34,7 @@ std::shared_ptr<Weights> linear_weights(std::int64_t in, std::int64_t out) {
   return std::make_shared<Weights>(Sizes{out, in}, true);
 }
 
-// Makes the rows of a matrix orthonormal (or its columns, if there are fewer of them), as torch's orthogonal_() does.
+// Makes the rows of a matrix orthonormal, or the columns if there are fewer columns than rows, as torch's orthogonal_() does.
 void orthogonal(const at::Tensor& weight, at::Generator& generator) {
   const std::int64_t rows = weight.size(0), columns = weight.numel() / rows;
   const at::Tensor random = at::randn({std::max(rows, columns), std::min(rows, columns)}, generator);
@@ -64,7 +64,7 @@ class ConvGru : public torch::nn::Module {
     orthogonal(conv_h_->weight, generator);
   }
 
-  // The last state, (N, hidden, H, W), for features (N, T, C, H, W) and behavior (N, E).
+  // Returns the last state, (N, hidden, H, W), for features (N, T, C, H, W) and behavior (N, E).
   at::Tensor forward(const at::Tensor& features, const at::Tensor& behavior) const {
     return needed_only_ ? needed(features, behavior) : whole(features, behavior);
   }
@@ -93,8 +93,8 @@ class ConvGru : public torch::nn::Module {
   // `weight`: a weight or a bias with rows for z, then r, then n. Returns the rows for z and n, because r is not used.
   [[nodiscard]] at::Tensor used(const at::Tensor& weight) const { return weight.unflatten(0, {3, hidden_}).slice(0, 0, 3, 2); }
 
-  // The convolution of a constant map: at each pixel the sum of the taps that do not reach over the border. (N, 2 hidden, H, W)
-  // fp32.
+  // Convolves a map that has the same value at all pixels: the result at a pixel is that value times the sum of the taps that do
+  // not reach over the border. (N, 2 hidden, H, W) fp32.
   [[nodiscard]] at::Tensor constant(const at::Tensor& behavior, const at::Tensor& weight, std::int64_t height,
                                     std::int64_t width) const {
     const device::NoAutocast fp32(behavior.device().type());
@@ -115,8 +115,8 @@ class ConvGru : public torch::nn::Module {
         maps.unsqueeze(1);
     const at::Tensor of_h = used(conv_h_->weight).flatten(0, 1);
     at::Tensor h;
-    // The first state is zero, and so is conv_h of it. If there is only one frame it is computed nevertheless, so that its
-    // gradient is zeros instead of undefined; weight decay needs a gradient to act.
+    // The first state is zero, and so is conv_h of the first state. With a single frame, conv_h is computed nevertheless, so
+    // that its gradient is zeros instead of undefined: weight decay needs a gradient to act.
     if (frames == 1) h = at::zeros({rows, hidden_, height, width}, maps.options());
     for (std::int64_t t = 0; t < frames; ++t) {
       at::Tensor step = gates.select(1, t);
@@ -176,7 +176,7 @@ class ConvGruModulator final : public Recurrent {
   std::shared_ptr<Weights> output_proj_;
 };
 
-// Predicts the last frame from the earlier ones. The readouts get the frame and the error.
+// Predicts the last frame from the earlier frames. The readouts get the frame and the prediction's error.
 class PredictiveCoding final : public Recurrent {
  public:
   PredictiveCoding(const ModulatorConfig& config, std::int64_t channels, std::int64_t behavior_dim, const nn::Fused& fused)
@@ -190,7 +190,7 @@ class PredictiveCoding final : public Recurrent {
   }
 };
 
-// Layers for behaviour: linear, activation, dropout. The last layer is only linear, unless the config says otherwise.
+// Layers for behaviour: linear, activation, dropout, and so on. The last layer is only linear, unless the config says otherwise.
 class Encoder : public torch::nn::Module {
  public:
   Encoder(const EncoderConfig& config, std::int64_t in, const nn::Fused& fused)
@@ -229,7 +229,7 @@ class Encoder : public torch::nn::Module {
   std::vector<std::shared_ptr<Weights>> layers_;
 };
 
-// The base of modulators that use one frame and an encoder of behaviour.
+// The base class of modulators that use one frame and an encoder of behaviour.
 class Encoded : public Modulator {
  public:
   Encoded(const ModulatorConfig& config, std::int64_t behavior_dim, const nn::Fused& fused)
@@ -239,7 +239,7 @@ class Encoded : public Modulator {
   void initialise(at::Generator& generator) override { encoder_->initialise(generator); }
 
  protected:
-  // The result of a layer as a number for each channel: (N, out, 1, 1).
+  // Applies a layer that gives a number for each channel: (N, out, 1, 1).
   [[nodiscard]] at::Tensor per_channel(const at::Tensor& encoded, const Weights& head) const {
     return nn::linear(encoded, head.weight, head.bias, fused_).unsqueeze(2).unsqueeze(3);
   }
@@ -278,7 +278,8 @@ class Concat final : public Encoded {
   }
 };
 
-// Moves the frame by an affine map, and blends the result with the original frame, with a weight for each channel.
+// Moves the frame by an affine map, and blends the result with the original frame. Each channel has its own weight for the
+// blend.
 class SpatialTransformer final : public Encoded {
  public:
   SpatialTransformer(const ModulatorConfig& config, std::int64_t channels, std::int64_t behavior_dim, const nn::Fused& fused)

@@ -1,4 +1,4 @@
-// The last part of the network that all sessions share: it lets behaviour change the core's features.
+// The last layer that all sessions share: it lets behaviour change the core's features.
 #pragma once
 
 #include <ATen/core/Generator.h>

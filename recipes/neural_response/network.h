@@ -40,11 +40,11 @@ inline constexpr nn::Switch kNeededOnly{"needed_only"};
 
 [[nodiscard]] ModelConfig model_config_of(const RecipeConfig& recipe, std::int64_t lags, std::int64_t behavior_dim);
 
-// Faults that make a network impossible: a filter that is longer than the lags, a stage that leaves no pixel, a predictor (pc)
-// with fewer than two frames or with another number of channels than the features.
+// Returns the faults that make a network impossible: a filter that is longer than the lags, a stage that leaves no pixel, a
+// predictor (pc) with fewer than two frames or with another number of channels than the features.
 [[nodiscard]] std::vector<Problem> shape_problems(const ModelConfig& config);
 
-// The number of parameters of a model whose sessions have these numbers of units. Computed by a formula, so that it works for any
+// The number of parameters of a model whose sessions have these numbers of units. Computed by a formula, so it works for any
 // size and allocates nothing.
 [[nodiscard]] double parameters_of(const ModelConfig& config, std::span<const std::int64_t> units);
 
@@ -55,8 +55,8 @@ inline constexpr nn::Switch kNeededOnly{"needed_only"};
 [[nodiscard]] std::int64_t feature_channels(const ModelConfig& config);
 [[nodiscard]] std::int64_t readout_channels(const ModelConfig& config);
 
-// The number of frames of the features, and their pixels along a side if the frontend gets `side` pixels. A value below 1 means
-// that the network is impossible.
+// feature_frames(): the number of frames of the features. feature_side(): their pixels along a side if the frontend gets `side`
+// pixels. A value below 1 means that the network is impossible.
 [[nodiscard]] std::int64_t feature_frames(const ModelConfig& config);
 [[nodiscard]] std::int64_t feature_side(const ModelConfig& config, std::int64_t side);
 // has_projection(): true if the shortcut of a stage is a convolution. gate_width(): the number of channels inside the gate of its
@@ -68,9 +68,10 @@ inline constexpr nn::Switch kNeededOnly{"needed_only"};
 [[nodiscard]] at::ScalarType wide_type(const at::Tensor& x);
 [[nodiscard]] at::Tensor wide(const at::Tensor& x);
 
-// A module that only holds others, so that parameters have VisionCore's names.
+// A module that only holds other modules, so that parameters have VisionCore's names.
 struct Holder : torch::nn::Module {
-  // Adds `child` under a dotted name: for "main_block.components.conv.conv" it makes the holders in between.
+  // Adds `child` under a dotted name. For "main_block.components.conv.conv" this makes the holders "main_block", "components"
+  // and "conv".
   void put(const std::string& path, std::shared_ptr<torch::nn::Module> child);
 };
 

@@ -1,4 +1,4 @@
-// Rules about parameters in addition to the loss: norms that are added to it, and clamps and shrinkage after each step.
+// Rules about parameters in addition to the loss: norms that are added to the loss, and clamps and shrinkage after each step.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -19,21 +19,21 @@ namespace millrace::recipes::neural_response {
 // True if a parameter's name contains all parts of one of the rule's patterns; "readouts/std" has two parts.
 [[nodiscard]] bool applies_to(const PenaltyConfig& rule, const std::string& parameter);
 
-// The rules of a run, each with the parameters that it is about.
+// The rules of a run, each with the parameters to which it applies.
 class Penalties {
  public:
-  // Adds a line to `notices` for each rule that fits no parameter.
+  // Adds a line to `notices` for each rule that applies to no parameter.
   Penalties(const std::vector<PenaltyConfig>& rules, const torch::nn::Module& model, std::vector<std::string>& notices);
 
   // A term for each norm whose lambda is above 0, with the rule's name: the sum of |w| (l1), of w^2 (l2) or of the norms of the
   // tensors (group_lasso), times lambda in this epoch.
   [[nodiscard]] std::vector<LossTerm> terms(std::uint64_t epoch) const;
-  // Called after each update; changes parameters in place with the strength of this epoch. proximal_l1 moves every value towards
-  // 0 by the strength. The clamps keep values within +-strength, between 0 and the strength, or above the strength.
+  // Called after each update. Changes parameters in place, with the strength of this epoch. proximal_l1 moves every value
+  // towards 0 by the strength. The clamps keep values within +-strength, between 0 and the strength, or above the strength.
   void apply(std::uint64_t epoch) const;
   [[nodiscard]] bool any_proximal() const;
   [[nodiscard]] bool follows_epochs() const;  // true: terms() and apply() depend on the epoch
-  // True if a rule of type l2 is about the parameter. Weight decay then leaves the parameter out, even if lambda is 0.
+  // True if a rule of type l2 applies to the parameter. Weight decay then leaves the parameter out, even if lambda is 0.
   [[nodiscard]] bool excludes_from_decay(const std::string& parameter) const;
 
  private:

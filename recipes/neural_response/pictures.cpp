@@ -18,12 +18,13 @@
 namespace millrace::recipes::neural_response {
 namespace {
 
-constexpr double kLowest = 1e-3;  // counts in a bin; from here on the levels of predicted rates are equal steps of the logarithm
+// expected counts in a bin; levels of predicted rates begin here and are equal steps of the logarithm
+constexpr double kLowest = 1e-3;
 constexpr double kHighest = 10;
 
 void add_to(at::Tensor& total, const at::Tensor& value) { total = total.defined() ? total + value : value.clone(); }
 
-// (3, kLevels): the sums of bins, rates and counts for each level of the predicted rate.
+// (3, kLevels): for each level of the predicted rate, the sums of bins, rates and counts.
 at::Tensor by_level(const at::Tensor& counts, const at::Tensor& rates, const at::Tensor& mask) {
   const double step = std::log(kHighest / kLowest) / static_cast<double>(Seen::kLevels);
   const at::Tensor level = ((rates.clamp(kLowest, kHighest * 0.999) / kLowest).log() / step).floor().to(at::kLong).reshape({-1});
@@ -115,7 +116,8 @@ Picture draw_traces(const Seen& seen, const Shown& shown) {
 Picture draw_fields(const Seen& seen, const at::Tensor& gradients, const Shown& shown) {
   const at::Tensor mean = seen.stimuli / seen.totals[0].max().clamp_min(1);
   const at::Tensor spikes = seen.totals[1].view({-1, 1, 1, 1});
-  const at::Tensor averages = at::where(spikes.gt(0), seen.by_counts / spikes - mean, 0.0);  // zeros for a unit without spikes
+  // the response of a unit without spikes is set to zeros
+  const at::Tensor averages = at::where(spikes.gt(0), seen.by_counts / spikes - mean, 0.0);
   constexpr std::int64_t kColumns = 3;
   const at::Tensor units = seen.totals[1].argsort(0, true).narrow(0, 0, std::min(kColumns, averages.size(0)));
   picture::Maps maps{.name = "receptive_fields",
@@ -150,7 +152,7 @@ Picture draw_calibration(const std::vector<Seen>& sessions, double bins_per_s) {
   }
   const std::vector<double> all = host_values<double>(levels);
   const auto count = static_cast<std::size_t>(Seen::kLevels);
-  constexpr double kFewest = 20;  // number of bins; the mean of fewer is not reliable
+  constexpr double kFewest = 20;  // least number of bins in a level; the mean over fewer bins is not reliable
   std::vector<double> predicted, counted;
   for (std::size_t i = 0; i < count; ++i) {
     if (all[i] < kFewest) continue;

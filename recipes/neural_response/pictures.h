@@ -11,9 +11,10 @@
 
 namespace millrace::recipes::neural_response {
 
-// The data of a session's validation that the pictures need: sums over its rows, and its first bins in their order in time.
+// The data of a session's validation that the pictures need: sums over the session's rows, and the session's first bins in the
+// order of time.
 struct Seen {
-  static constexpr std::int64_t kUnits = 6;    // units that are shown one by one: the first of the session
+  static constexpr std::int64_t kUnits = 6;    // number of units that are shown one by one; they are the first of the session
   static constexpr std::int64_t kTrace = 120;  // number of bins in a trace
   static constexpr std::int64_t kLevels = 20;  // number of levels of predicted rates
   static constexpr std::int64_t kAsked = 16;   // number of rows over which gradients are averaged
@@ -24,12 +25,11 @@ struct Seen {
   at::Tensor totals;                    // (2, shown units): numbers of bins and of spikes
   at::Tensor some_stim, some_behavior;  // the inputs of the first rows, at most kAsked
   at::Tensor counts, rates;             // (at most kTrace, shown units)
-  at::Tensor levels;                    // (3, kLevels): numbers of bins, rates and counts of all units for each level of the
-                                        // predicted rate
+  at::Tensor levels;  // (3, kLevels): numbers of bins, rates and counts of all units for each level of the predicted rate
 
   [[nodiscard]] bool empty() const { return !sums.defined(); }
-  // Adds rows. y: counts, r: rates in a bin, mask: all (N, units) fp32; stim (N, 1, L, H, W) float; behavior (N, B) or undefined.
-  // Copies no value to the host.
+  // Adds rows. y: counts, r: rates in a bin, mask: all three (N, units) fp32; stim (N, 1, L, H, W) float; behavior (N, B) or
+  // undefined. Copies no value to the host.
   void add(const at::Tensor& y, const at::Tensor& r, const at::Tensor& mask, const at::Tensor& stim, const at::Tensor& behavior);
 };
 
@@ -40,16 +40,16 @@ struct Shown {
   double bins_per_s = 120;
 };
 
-// Where the units look, on the core's last frame: masks (units, H, W), the sum of each is 1.
+// Draws where the units look, on the core's last frame. masks: (units, H, W); the values of each unit sum to 1.
 [[nodiscard]] Picture draw_masks(const at::Tensor& masks, const Shown& shown);
-// Counts and predicted rates of consecutive bins.
+// Draws counts and predicted rates of consecutive bins.
 [[nodiscard]] Picture draw_traces(const Seen& seen, const Shown& shown);
-// For the three units with most spikes, each at the lag with the strongest response: the mean stimulus before a spike, and the
-// gradient of the model's output with respect to the stimulus, (shown units, L, H, W).
+// Draws, for the three units with most spikes, the mean stimulus before a spike and the gradient of the model's output with
+// respect to the stimulus, each at the lag with the strongest response. gradients: (shown units, L, H, W).
 [[nodiscard]] Picture draw_fields(const Seen& seen, const at::Tensor& gradients, const Shown& shown);
-// The mean count for each predicted rate, over all units of all sessions.
+// Draws the mean count for each predicted rate, over all units of all sessions.
 [[nodiscard]] Picture draw_calibration(const std::vector<Seen>& sessions, double bins_per_s);
-// The bits per spike of the units of each session.
+// Draws the bits per spike of the units of each session.
 [[nodiscard]] Picture draw_bits(const std::vector<std::vector<double>>& bits, const std::vector<std::string>& sessions);
 
 }  // namespace millrace::recipes::neural_response

@@ -5,7 +5,7 @@
 namespace millrace::recipes::neural_response {
 namespace {
 
-// The core of three stages: the first halves all axes; the second is wide and has a kernel of 5; the third has a kernel of 3 with
+// A core of three stages: the first halves all axes; the second is wide and has a kernel of 5; the third has a kernel of 3 with
 // dilation 2.
 Json stages(std::int64_t first, std::int64_t second, std::int64_t third, std::int64_t squeeze_second,
             std::int64_t squeeze_third) {
@@ -31,8 +31,8 @@ Json smoke() {
                {"recipe.frontend.kernel_size", 8},
                {"recipe.convnet.stages", stages(8, 16, 16, 4, 4)},
                {"recipe.modulator.hidden_dim", 16},
-               {"recipe.readout.initial_std", 1.0},  // the last frame has 5 pixels along a side; the published value 5 is for 12
-                                                     // pixels
+               // 1, because the last frame has 5 pixels along a side; the published value 5 is for 12 pixels
+               {"recipe.readout.initial_std", 1.0},
                {"recipe.modulator.beh_emb_dim", 8}},
               steps(3e-3, 400, 100, 8));
 }
@@ -64,10 +64,10 @@ Json defaults() {
           {"optim.weight_decay", 1e-5},
           {"optim.clip_norm", 1.0},
           {"optim.decay_factor", 0.5},    // as in VisionCore's schedules step and plateau
-          {"optim.plateau_patience", 3},  // as in its schedule plateau
+          {"optim.plateau_patience", 3},  // as in VisionCore's schedule plateau
           {"train.epochs", 100},
           {"train.early_stop_patience", 10},
-          {"log.train_metrics", true},  // shows which sessions were left out of steps
+          {"log.train_metrics", true},  // on, because these metrics show which sessions were left out of steps
           {"snapshot.best_metric", "val_bps_overall"},
           {"snapshot.best_is", "highest"},
           {"snapshot.best_count", 3}};

@@ -64,7 +64,7 @@ class Gaussian final : public Readout {
   }
 
   // Applies the mask before the features. That leaves n C products for each row instead of n H W. Both orders need n C H W
-  // multiplications and take the same time, but the mask's product is a single one over all rows.
+  // multiplications and take the same time, but the product with the mask is a single one over all rows.
   at::Tensor forward(const at::Tensor& features) override {
     const device::NoAutocast fp32(features.device().type());
     const std::int64_t rows = features.size(0), channels = features.size(1), n = session_.units;

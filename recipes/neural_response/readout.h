@@ -16,7 +16,7 @@ namespace millrace::recipes::neural_response {
 struct SessionShape {
   std::string name;
   std::int64_t units = 0;
-  std::vector<float> mean_counts;  // spikes in a bin of each unit, for the initial biases; may be empty
+  std::vector<float> mean_counts;  // mean spikes in a bin for each unit, for the initial biases; may be empty
 };
 
 class Readout : public torch::nn::Module {
@@ -24,7 +24,7 @@ class Readout : public torch::nn::Module {
   // Turns features (N, C, H, W) into (N, units) fp32.
   virtual at::Tensor forward(const at::Tensor& features) = 0;
   virtual void initialise(at::Generator& generator) = 0;
-  // The weights of each unit over a frame, (units, H, W), the sum of each is 1. Undefined for a readout without masks.
+  // The weights of each unit over a frame, (units, H, W); the weights of a unit sum to 1. Undefined for a readout without masks.
   [[nodiscard]] virtual at::Tensor masks(std::int64_t height, std::int64_t width) const = 0;
 };
 

@@ -31,8 +31,8 @@
 namespace millrace::recipes::neural_response {
 namespace {
 
-constexpr std::uint64_t kOrderKey = 41;  // makes the random numbers of the validation's order differ from those of other uses of
-                                         // the seed
+// makes the random numbers of the validation's order differ from those of other uses of the seed
+constexpr std::uint64_t kOrderKey = 41;
 // The name of each StimulusKind in snapshots.
 constexpr std::array<std::string_view, 3> kStimulusWords = {"pixels", "grey", "transformed"};
 
@@ -46,8 +46,8 @@ std::vector<std::size_t> in_order_of_appearance(const Batch& batch) {
   return order;
 }
 
-// The order of validation samples: the first bins in their order in time, for traces; the others shuffled, so that a part of them
-// represents all.
+// The order of validation samples. The first bins stay in the order of time, for traces. The others are shuffled, so that any
+// part of them represents all.
 std::vector<std::int64_t> order_of_validation(std::int64_t count) {
   std::vector<std::int64_t> order(static_cast<std::size_t>(count));
   std::iota(order.begin(), order.end(), 0);
@@ -71,7 +71,7 @@ std::int64_t side_of_last_frame(const ModelConfig& config, std::int64_t side) {
   return side;
 }
 
-// Data without behaviour get a matrix without columns, because the model takes a matrix.
+// Returns the behaviour of a group. If the data has none, returns a matrix without columns, because the model takes a matrix.
 at::Tensor behavior_of(const Tensors& fields) {
   const auto found = fields.find("behavior");
   return found != fields.end() ? found->second : fields.at("stim").flatten(1).narrow(1, 0, 0).to(at::kFloat);
@@ -151,7 +151,7 @@ void NeuralResponse::before_training() {
 }
 
 data::SampleWeights NeuralResponse::curriculum(const std::shared_ptr<const Session>& session) const {
-  constexpr std::int64_t kLast = 8000;  // from this step on all samples are equally likely
+  constexpr std::int64_t kLast = 8000;  // all samples are equally likely from this step on
   return [session, median = median_contrast_, updates = updates_per_epoch(), kLast](std::uint64_t epoch) {
     const std::int64_t step = static_cast<std::int64_t>(epoch) * updates;
     return step < kLast ? curriculum_weights(*session, median, step) : std::vector<float>();
@@ -179,7 +179,7 @@ data::Pipeline NeuralResponse::data(Split split) {
   const std::int64_t batch = context_.config->data.samples_per_batch();
   const auto count = static_cast<std::int64_t>(pipeline.datasets.size());
   if (split == Split::validation) {
-    pipeline.batch_size = std::max<std::int64_t>(1, batch / count);  // of each session
+    pipeline.batch_size = std::max<std::int64_t>(1, batch / count);  // number of samples of each session
     return pipeline;
   }
   pipeline.grouping = data::Grouping::mix;
@@ -217,7 +217,7 @@ Batch NeuralResponse::prepare(Batch batch) {
 
 DigitalTwin& NeuralResponse::model() {
   if (!model_) {
-    if (known_.empty()) before_training();  // for weights without a snapshot, the sessions say which units there are
+    if (known_.empty()) before_training();  // for weights without a snapshot, the sessions must be opened to know the units
     const ModelConfig config = model_config_of(recipe_, lags_, behavior_dim_);
     std::vector<SessionShape> shapes;
     std::vector<std::int64_t> units;
@@ -241,7 +241,8 @@ void NeuralResponse::begin_with_pretrained() {
     return name.starts_with("adapters.") || name.starts_with("frontend.") || name.starts_with("convnet.");
   };
   const bool left_out = recipe_.freeze_vision && context_.config->snapshot.frozen == FrozenWeights::leave_out;
-  if (!recipe_.pretrained.empty() && (!goes_on_ || left_out)) {  // a snapshot has the weights, unless it leaves frozen ones out
+  // A snapshot has these weights, unless it leaves frozen weights out.
+  if (!recipe_.pretrained.empty() && (!goes_on_ || left_out)) {
     const millrace::Weights weights = quiet_weights(recipe_.pretrained);
     const std::int64_t taken = take_pretrained(*model_, weights.models.begin()->second, weights.recipe.json, recipe_.pretrained);
     context_.note("pretrained: " + std::to_string(taken) + " tensors of adapters, frontend and convnet from " + weights.which);
@@ -304,8 +305,8 @@ std::optional<Loss> NeuralResponse::loss(const Batch& batch, const StepContext& 
   return result;
 }
 
-// The epoch for the penalties. It is read only if a penalty depends on it, because a recorded step whose loss has read the epoch
-// is recorded anew in each epoch.
+// The epoch for the penalties. Read only if a penalty depends on the epoch, because a step whose loss has read the epoch is
+// recorded again in each epoch.
 std::uint64_t NeuralResponse::epoch_for_penalties(const StepContext& context) const {
   return penalties_->follows_epochs() ? static_cast<std::uint64_t>(context.epoch) : 0;
 }
@@ -329,7 +330,7 @@ std::vector<optim::ParameterGroup> NeuralResponse::groups() {
   return groups;
 }
 
-// The run's settings of the optimiser. Lengths in steps that the config leaves open get VisionCore's values, which are in epochs.
+// The run's optimiser settings. Lengths in steps that the config leaves open get VisionCore's values, which count epochs.
 optim::OptimConfig NeuralResponse::optimizer() const {
   constexpr std::int64_t kEpochsBetweenDecays = 30;
   optim::OptimConfig optim = context_.config->optim;
@@ -375,7 +376,7 @@ void NeuralResponse::measure(const Batch& batch, const StepResult& result, metri
   }
   board.add("groups_per_step", static_cast<double>(present.size()), 1.0);
   board.add("forwards_per_step", outputs.at("forwards"), at::ones_like(outputs.at("forwards")));
-  // Printed lines leave these values out. In a few batches many units have no spike, so the values would be chance.
+  // Printed lines leave these metrics out. In a few batches many units have no spike, so the metrics would be mere chance.
   for (const char* quiet :
        {"bps/*", "bps_overall/*", "val_bps/*", "session_loss/*", "nan_skip/*", "groups_per_step", "forwards_per_step"})
     board.quiet(quiet);
@@ -392,7 +393,7 @@ std::vector<std::vector<double>> NeuralResponse::bits() const {
   return bits;
 }
 
-// The gradient of a session's shown units with respect to the stimulus, averaged over some rows: (units, L, H, W).
+// The gradient of each shown unit's output with respect to the stimulus, averaged over some rows: (units, L, H, W).
 at::Tensor NeuralResponse::gradients_of(std::size_t session) {
   const Seen& seen = seen_.at(session);
   const at::AutoGradMode with_gradients(true);
@@ -433,7 +434,7 @@ std::vector<TextTable> NeuralResponse::tables() {
     const std::vector<double> spikes = host_values<double>(seen_[i].sums[1]);
     for (std::size_t u = 0; u < all[i].size(); ++u) {
       const std::string cid = u < known_[i].cids.size() ? std::to_string(known_[i].cids[u]) : std::to_string(u);
-      const std::string bits_text = std::isnan(all[i][u]) ? "" : significant(all[i][u], 6);  // with the digits of history.csv
+      const std::string bits_text = std::isnan(all[i][u]) ? "" : significant(all[i][u], 6);  // digits as in history.csv
       table.rows.push_back({known_[i].shape.name, cid, bits_text, significant(spikes[u], 12)});
     }
   }
@@ -456,7 +457,7 @@ State NeuralResponse::state() const {
 }
 
 void NeuralResponse::load_state(const State& state) {
-  if (state.tensors.empty() && state.json.empty()) return;  // only weights were loaded
+  if (state.tensors.empty() && state.json.empty()) return;  // true if only weights were loaded
   constexpr std::int64_t kMost = 1'000'000;
   const SavedJson saved(state.json, "recipe");
   std::vector<Known> found;
@@ -471,7 +472,7 @@ void NeuralResponse::load_state(const State& state) {
   lags_ = saved["lags"].integer(1, kMost);
   behavior_dim_ = saved["behavior_dim"].integer(0, kMost);
   bins_per_s_ = saved["bins_per_s"].number();
-  if (const auto stimulus = saved.find("stimulus")) stimulus_ = stimulus_from(*stimulus);  // older snapshots lack it
+  if (const auto stimulus = saved.find("stimulus")) stimulus_ = stimulus_from(*stimulus);  // old snapshots lack a stimulus
   if (!sessions_) known_ = std::move(found);
 }
 

@@ -37,9 +37,9 @@ class NeuralResponse final : public Recipe {
 
   State state() const override;  // the names and units of the sessions, and the kind of their stimuli
   void load_state(const State& state) override;
-  // Takes "stim" u8 (rows, 1, L, H, W) and "behavior" f32 (rows, B). Returns "rates" (rows, units of all sessions), in spikes per
-  // bin. Grey levels are scaled as in training; throws DataError if transforms changed them there. A "stim" of f32 must be the
-  // result of these transforms.
+  // Takes "stim" u8 (rows, 1, L, H, W) and "behavior" f32 (rows, B). Returns "rates" (rows, units of all sessions), in spikes
+  // per bin. Grey levels are scaled as in training; throws DataError if transforms changed the grey levels in training. A "stim"
+  // of f32 must be the result of these transforms.
   Tensors predict(const Tensors& inputs) override;
   Facts facts() const override;
   std::vector<Picture> draw() override;
@@ -65,12 +65,12 @@ class NeuralResponse final : public Recipe {
   std::int64_t lags_ = 25;
   std::int64_t behavior_dim_ = 42;
   double bins_per_s_ = 120;
-  StimulusKind stimulus_ = StimulusKind::pixels;  // of all sessions; `transformed` if they differ
+  StimulusKind stimulus_ = StimulusKind::pixels;  // the kind of all sessions' stimuli; `transformed` if the sessions differ
   double median_contrast_ = 1;
   bool goes_on_ = false;  // true: the weights come from a snapshot
   std::shared_ptr<DigitalTwin> model_;
   std::optional<Penalties> penalties_;
-  std::vector<Seen> seen_;  // of the present validation, for each session
+  std::vector<Seen> seen_;  // sums of the present validation, for each session
 };
 
 }  // namespace millrace::recipes::neural_response

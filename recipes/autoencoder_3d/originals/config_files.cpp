@@ -13,13 +13,13 @@ namespace millrace::recipes::autoencoder_3d {
 namespace {
 
 constexpr std::array<std::string_view, 3> kSecondStage = {"diffusion_def", "diffusion_train", "NoiseScheduler"};
-// A tree that has one of these keys is a file of 3d_ldm.
+// Keys that show a file to be a file of 3d_ldm: any of them is enough.
 constexpr std::array<std::string_view, 10> kOriginal = {
     "autoencoder_def", "autoencoder_train", "spatial_dims", "data_base_dir", "model_dir",
     "output_dir",      "tfevent_path",      "resume_ckpt",  "npz_dir_train", "npz_dir"};
 // Keys that 3d_ldm's files have only so that other keys can refer to them.
 constexpr std::array<std::string_view, 3> kVariables = {"spatial_dims", "image_channels", "latent_channels"};
-// Keys at the top of a file with a meaning. All others exist only for references.
+// Keys at the top level of a file that have a meaning themselves. All other keys there exist only for references.
 constexpr std::array<std::string_view, 13> kOwn = {
     "data_base_dir", "model_dir",    "output_dir", "tfevent_path", "resume_ckpt",     "npz_dir_train",    "npz_dir_val",
     "npz_dir",       "val_fraction", "seed",       "spacing",      "autoencoder_def", "autoencoder_train"};
@@ -38,7 +38,7 @@ bool is_original(const Json& tree) {
 
 std::string text_of(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
 
-// The key to which a text refers: "@key" or "$@key". "" if it is not a reference.
+// Returns the key to which a text refers by "@key" or "$@key"; "" if the text is not a reference.
 std::string referred_to(std::string_view text) {
   if (text.starts_with('$')) text.remove_prefix(1);
   if (text.size() < 2 || text[0] != '@') return "";
@@ -51,7 +51,7 @@ class References {
  public:
   References(const Json& tree, config::Layers::Foreign& file) : tree_(tree), file_(file) {}
 
-  // Replaces the references in `value`. Returns false and reports it if one of them names a missing key.
+  // Replaces the references in `value`. If a reference names a missing key, reports the reference and returns false.
   bool replace(Json& value, const std::string& path) {
     for (int i = 0; value.is_string(); ++i) {
       const std::string text = value.get<std::string>();
@@ -150,7 +150,7 @@ void read_network(Json& keys, std::vector<Problem>& problems) {
     const Json first = blocks->front();
     *blocks = first;
   }
-  // If the file omits these keys, MONAI's defaults apply.
+  // MONAI's defaults, for files that omit these keys
   network.otherwise("latent_channels", 3);
   network.otherwise("norm_num_groups", 32);
   network.otherwise("norm_eps", 1e-6);
@@ -158,7 +158,7 @@ void read_network(Json& keys, std::vector<Problem>& problems) {
   network.otherwise("with_decoder_nonlocal_attn", true);
 }
 
-// Adds keys of Millrace that follow from the training section, besides those that aliases() converts.
+// Adds Millrace's keys that follow from the training section, except those that aliases() converts.
 void read_training(Json& keys, Json& tree, std::vector<std::string>& notices) {
   if (!keys.contains("lr_scheduler")) {
     keys["lr_scheduler"] = nullptr;

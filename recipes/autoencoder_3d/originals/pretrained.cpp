@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view kOfParallel = "module.";
 
-// The files of weights in the folder `from`; if it has no such files, `from` itself.
+// The files of weights in the folder `from`. If `from` has no such files, only `from` itself.
 std::vector<std::filesystem::path> files_of(const std::filesystem::path& from) {
   std::vector<std::filesystem::path> files;
   for (const char* network : {"autoencoder", "discriminator"}) {
@@ -38,7 +38,7 @@ Tensors original_tensors_of(const std::filesystem::path& from) {
   return all;
 }
 
-// Copies the weights of a network. Returns false and copies nothing if `tensors` does not have the network.
+// Copies the weights of a network. If `tensors` lacks the network, returns false and copies nothing.
 bool take(torch::nn::Module& network, const Tensors& tensors, const std::string& which, const std::filesystem::path& from) {
   const at::NoGradGuard no_grad;
   auto parameters = network.named_parameters();

@@ -15,7 +15,7 @@ namespace millrace::recipes::cosmology::uvh5 {
 namespace {
 
 constexpr std::int64_t kFilesWanted = 10;
-constexpr std::int64_t kShortest = 8;  // the fewest times in a file, if the number is chosen here
+constexpr std::int64_t kShortest = 8;  // if the number of times in a file is chosen here, it is at least this
 constexpr double kGapInChannels = 1.5;
 constexpr std::int64_t kLargestBatch = 4;
 constexpr std::int64_t kUsualComponents = 11;
@@ -158,7 +158,7 @@ class Converter {
     refuse_all(problems_);
   }
 
-  // The number of baselines of the role that are converted at once.
+  // The number of baselines of this role that are converted in one pass over the files.
   std::int64_t baselines_of_a_pass(const Role& role) {
     const std::uint64_t memory = wish_.memory > 0 ? wish_.memory : device::available_memory_bytes() / 4;
     const auto all = static_cast<std::int64_t>(role.axes.baselines.size());
@@ -201,7 +201,7 @@ class Converter {
       }
       refuse_twice(role, polarisation, twice);
       const FlagCount count = flags.finish(problems_);
-      if (!problems_.empty()) continue;  // continues with the next polarisation, because it may have further problems
+      if (!problems_.empty()) continue;  // continues with the next polarisation, which may have further problems to report
       add_notice("flags", role.name + " " + name + ": " + text_of_flags(count, wish_.flags));
       role.written += parts.write();
     }

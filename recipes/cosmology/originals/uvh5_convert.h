@@ -27,18 +27,17 @@ struct Wish {
   std::uint64_t memory = 0;  // bytes that the conversion may take; 0: a quarter of the free memory
 };
 
-// The result of a conversion.
+// What a conversion did.
 struct Converted {
   std::vector<std::pair<std::string, std::string>> notices;  // lines for the user: a label and a text
-  Json config = Json::object();                              // the config for `millrace train`; empty if signal or foreground is
-                                                             // missing
+  Json config = Json::object();  // the config for `millrace train`; empty if signal or foreground is missing
 };
 
 // Writes foreground/POL-tNNNN.h5, signal/... and train.json into the existing empty folder `out`. Each file has one polarisation
 // and times_per_file successive times: /vis (baselines, channels, times) in the type of the input, /index_map/freq in MHz,
 // /index_map/baselines (east and north in metres, if the input has them), /index_map/antennas, /index_map/times (Julian dates),
-// /index_map/unit. Holds as many baselines of a polarisation in memory as fit, and reads the input again for the others. Throws
-// one DataError (SkyProblems) with all faults of the files and of the selection.
+// /index_map/unit. Holds as many baselines of a polarisation in memory as fit, and reads the input again for the other
+// baselines. Throws one DataError (SkyProblems) with all faults of the files and of the selection.
 [[nodiscard]] Converted convert(const Wish& wish, const std::filesystem::path& out);
 
 }  // namespace millrace::recipes::cosmology::uvh5

@@ -13,11 +13,11 @@
 namespace millrace::recipes::cosmology::uvh5 {
 namespace {
 
-constexpr double kSameTime = 1e-3 / 86400;  // in days
-constexpr double kSameChannel = 1;          // in hertz
+constexpr double kSameTime = 1e-3 / 86400;  // times that differ by at most this count as equal; in days
+constexpr double kSameChannel = 1;          // channels that differ by at most this count as equal; in hertz
 constexpr std::int64_t kBlockBytes = std::int64_t{64} << 20U;
 constexpr std::size_t kShown = 30;  // a message lists at most this many baselines
-// The files must have at least one in this many of the rows that the axes allow, even if missing rows are filled.
+// The files must have at least one of this many rows that the axes allow, even if missing rows are filled.
 constexpr std::int64_t kFewestRows = 8;
 
 std::vector<double> ascending(std::vector<double> values, double apart) {
@@ -34,7 +34,7 @@ std::int64_t place_of(const std::vector<double>& axis, double value, double apar
 Baseline turned(const Baseline& baseline) { return {baseline.second, baseline.first}; }
 Baseline in_order(const Baseline& baseline) { return baseline.first <= baseline.second ? baseline : turned(baseline); }
 
-// Cuts an axis to the selected part. Returns false and adds a problem if the part is empty or outside.
+// Cuts an axis to the selected indices. If the selection is empty or outside the axis, adds a problem and returns false.
 bool cut(std::vector<double>& axis, const Part& part, const std::string& flag, const std::string& what,
          std::vector<Problem>& problems) {
   const auto size = static_cast<std::int64_t>(axis.size());
@@ -127,7 +127,8 @@ void choose_band(Axes& axes, const Selection& selection, std::vector<Problem>& p
   cut(axes.freq_hz, selection.channels, "--channels", "channels", problems);
 }
 
-// Refuses axes for which the files have too few rows. This limits memory, because a file may claim any antennas and times.
+// Refuses axes for which the files have too few rows. This limits memory, because a damaged file may name any antennas and
+// times.
 void check_rows(const Axes& axes, std::span<const Header> files, std::vector<Problem>& problems) {
   std::set<Baseline> chosen;
   for (const Baseline& baseline : axes.baselines) chosen.insert(in_order(baseline));
@@ -147,7 +148,8 @@ void check_rows(const Axes& axes, std::span<const Header> files, std::vector<Pro
                       "choose baselines (--baselines) that were observed together, or convert the files one by one"});
 }
 
-// Sets east and north of the vector from antenna a to b, in metres: the earth's axes are rotated to the telescope's place.
+// Sets the east and north components of each baseline's vector from antenna a to b, in metres. For this, the earth's axes are
+// rotated to those of the telescope's place.
 void add_separations(Axes& axes, std::span<const Header> files) {
   for (const Header& file : files) {
     const double latitude = file.latitude * std::numbers::pi / 180;
@@ -169,7 +171,7 @@ void add_separations(Axes& axes, std::span<const Header> files) {
   }
 }
 
-// The destination of a file's values: the place of its channels on the joint axis, and the polarisation that is read.
+// Where the values of a file go: the indices of the file's channels on the joint axis, and the polarisation that is read.
 struct Target {
   std::vector<std::int64_t> channels;
   std::int64_t polarisation = -1, exchanged_polarisation = -1;
@@ -184,7 +186,7 @@ class CubeReader {
     for (std::size_t i = 0; i < axes.baselines.size(); ++i) places_[axes.baselines[i]] = static_cast<std::int64_t>(i);
   }
 
-  // Adds the values of a file. Returns the number of values that an earlier file had already.
+  // Adds the values of a file. Returns how many of these values an earlier file already had.
   std::int64_t add(const Header& file) {
     Target target;
     for (const double hz : file.freq_hz) target.channels.push_back(place_of(axes_.freq_hz, hz, kSameChannel));
@@ -243,7 +245,7 @@ class CubeReader {
     }
   }
 
-  // Reads the numbers of samples. They may have any type, because they are only compared with 0.
+  // Reads the numbers of samples. These numbers may have any type, because they are only compared with 0.
   void read_samples(const Header& file, const Shape& offset, const Shape& count) {
     constexpr auto kName = "/Data/nsamples";
     const DType dtype = file.file->dataset(kName).dtype;

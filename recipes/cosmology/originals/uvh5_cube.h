@@ -1,4 +1,4 @@
-// Combines the visibilities of several uvh5 files: their joint axes, what is selected from them, and the values of a
+// Combines the visibilities of several uvh5 files: their joint axes, the selection from these axes, and the values of a
 // polarisation.
 #pragma once
 
@@ -14,18 +14,18 @@
 
 namespace millrace::recipes::cosmology::uvh5 {
 
-// The indices [begin, end) of an axis; end -1 = to the end of the axis.
+// The indices [begin, end) of an axis. end = -1 stands for the end of the axis.
 struct Part {
   std::int64_t begin = 0, end = -1;
 };
 
-// The selection from the files. By default it has everything except baselines between an antenna and itself.
+// The selection from the files. By default everything is selected except baselines between an antenna and itself.
 struct Selection {
   std::vector<std::int64_t> polarisations;
   std::vector<Baseline> baselines;
   std::vector<std::int64_t> antennas;  // if given, both antennas of a baseline must be in this list
   bool autos = false;                  // true: includes baselines between an antenna and itself
-  Part channels, times;                // of the joint axes
+  Part channels, times;                // indices of the joint axes
   std::optional<std::pair<double, double>> band_mhz;
 };
 
@@ -37,10 +37,10 @@ struct Axes {
   std::vector<double> freq_hz;
   std::vector<std::int64_t> polarisations;
   std::string unit;
-  bool wide = false;                               // true: at least one file has complex128
-  std::vector<std::string> notices;                // lines for the user about data that is left out
-  std::vector<std::array<double, 2>> separations;  // east and north of each baseline, in metres; empty: the files do not have
-                                                   // them
+  bool wide = false;                 // true: at least one file has complex128
+  std::vector<std::string> notices;  // lines for the user about data that is left out
+  // east and north of each baseline, in metres; empty: the files do not have them
+  std::vector<std::array<double, 2>> separations;
 
   [[nodiscard]] Shape shape() const {
     return {static_cast<std::int64_t>(baselines.size()), static_cast<std::int64_t>(freq_hz.size()),
@@ -48,8 +48,8 @@ struct Axes {
   }
 };
 
-// Computes the joint axes. If the selection is empty, if files have different units, or if they have too few rows for the axes,
-// adds to `problems` and returns nullopt.
+// Computes the joint axes. Returns nullopt and adds to `problems` if the selection is empty, if files have different units, or
+// if the files have too few rows for the axes.
 [[nodiscard]] std::optional<Axes> axes_of(std::span<const Header> files, const Selection& selection,
                                           std::vector<Problem>& problems);
 
@@ -69,12 +69,13 @@ struct Visibilities {
 // The same axes with only `count` of the baselines, from number `first` on.
 [[nodiscard]] Axes of_baselines(const Axes& axes, std::int64_t first, std::int64_t count);
 
-// Reverses those baselines of `axes` that have the other direction in `like`. If the two have different antennas, returns false
-// and changes nothing.
+// Reverses those baselines of `axes` that have the opposite direction in `like`. If `axes` and `like` have different antennas,
+// returns false and changes nothing.
 bool turn_like(Axes& axes, const Axes& like);
 
-// Reads the values, about 64 MB of a file at a time. If a row has its antennas in the other order, its values are conjugated
-// and its polarisation xy becomes yx. `twice` gets, for each file, the number of values that an earlier file already had.
+// Reads the values, about 64 MB of a file at a time. If a row has its two antennas in the opposite order, its values are
+// conjugated and its polarisation xy becomes yx. `twice` gets, for each file, the number of values that an earlier file already
+// had.
 [[nodiscard]] Visibilities read_visibilities(std::span<const Header> files, const Axes& axes, std::int64_t polarisation,
                                              std::span<std::int64_t> twice);
 

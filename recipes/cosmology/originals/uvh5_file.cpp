@@ -16,8 +16,7 @@ namespace millrace::recipes::cosmology::uvh5 {
 namespace {
 
 constexpr auto kVisibilities = "/Data/visdata";
-constexpr std::uint64_t kMostPacked = 1100;  // the largest ratio of decompressed to stored bytes that the supported compressions
-                                             // can reach
+constexpr std::uint64_t kMostPacked = 1100;  // no supported compression has a larger ratio of decompressed to stored bytes
 
 const std::vector<std::pair<std::int64_t, std::string>>& polarisation_names() {
   static const std::vector<std::pair<std::int64_t, std::string>> kNames = {{-8, "yx"}, {-7, "xy"}, {-6, "yy"}, {-5, "xx"},
@@ -41,8 +40,8 @@ class HeaderReader {
     problems_.push_back({file_.path().filename().string() + ": " + what, file_.path().string(), next});
   }
 
-  // Reads the values of a data set as T. If it is missing (unless `optional`), is not of plain numbers, or is larger than the
-  // file can hold, adds a problem and returns an empty list.
+  // Reads the values of a data set as T. If the data set is missing (unless `optional`), is not of plain numbers, or is larger
+  // than the file can hold, adds a problem and returns an empty list.
   template <class T>
   std::vector<T> numbers(const std::string& name, bool optional = false) {
     const hdf5::Dataset* set = find(name);
@@ -72,7 +71,7 @@ class HeaderReader {
     return set == nullptr ? std::string() : printable(set->text);
   }
 
-  // Why a data set can't be read. "" if it can be read or does not exist.
+  // Returns the reason why a data set can't be read; "" if the data set can be read or does not exist.
   [[nodiscard]] std::string reason_of(const std::string& name) const {
     const hdf5::Unreadable* set = unread(name);
     return set == nullptr ? std::string() : set->reason;
@@ -216,7 +215,8 @@ std::string read_as(const hdf5::File& file) {
   const auto sets = file.datasets();
   if (std::ranges::find(sets, "/Header/ant_1_array", &hdf5::Dataset::name) == sets.end()) return "";
   std::vector<Problem> problems;
-  const auto header = read_header(SkyFile(SkyFile(), &file), problems);  // does not take ownership: the caller owns the file
+  // a pointer that does not own the file, because the caller owns it
+  const auto header = read_header(SkyFile(SkyFile(), &file), problems);
   refuse_all(problems);
   if (!header || header->freq_hz.empty()) return "";
   std::vector<double> times = header->times;

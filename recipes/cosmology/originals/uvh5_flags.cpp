@@ -13,7 +13,7 @@ using Complex = std::complex<double>;
 bool is_finite(const Complex& value) { return std::isfinite(value.real()) && std::isfinite(value.imag()); }
 
 // Replaces the bad values among `count` values by interpolation. The values are `stride` elements apart. Returns false if all
-// of them are bad.
+// these values are bad.
 bool interpolate_line(Complex* values, const Value* states, std::int64_t count, std::int64_t stride) {
   const auto next_good = [&](std::int64_t i) {
     while (i < count && states[i * stride] != Value::good) ++i;
@@ -46,7 +46,7 @@ std::string place_text(const Axes& axes, std::int64_t b, std::int64_t f, std::in
 
 }  // namespace
 
-// Counts missing and non-finite values and turns them into flagged ones. If they are not allowed, finish() reports them.
+// Counts missing and non-finite values and marks them as flagged. If such values are not allowed, finish() reports them.
 void FlagWork::count_states(Visibilities& block, const Axes& axes) {
   const Shape& s = block.shape;
   for (std::size_t i = 0; i < block.values.size(); ++i) {

@@ -24,9 +24,9 @@ struct FlagCount {
 };
 
 // Handles the flagged values of a polarisation, one block of baselines at a time. With interpolate, a flagged value becomes the
-// linear interpolation between the nearest unflagged values of its spectrum. Beyond the last unflagged value, that value is
-// repeated. If a baseline's whole spectrum at a time is flagged, it is interpolated along time instead. With keep, values stay
-// as they are in the file.
+// linear interpolation between the nearest unflagged values of its spectrum. Flagged values at the ends of a spectrum become the
+// nearest unflagged value. If a baseline's whole spectrum at a time is flagged, the spectrum is interpolated along time instead.
+// With keep, values stay as they are in the file.
 class FlagWork {
  public:
   // `what`: the name of the polarisation in problems. `wish` must outlive this object.
@@ -45,7 +45,7 @@ class FlagWork {
   const FlagWish& wish_;
   std::string what_;
   FlagCount count_;
-  std::string absent_place_, bad_place_;  // the places of the first missing and of the first non-finite value
+  std::string absent_place_, bad_place_;  // where the first missing value and the first non-finite value are
   std::vector<std::string> dead_;         // baselines whose values are all flagged
 };
 

@@ -77,7 +77,7 @@ Parts::~Parts() {
   }
 }
 
-// The temporary file that collects the blocks of the output file with number `file`. -1: the folder of all temporary files.
+// The temporary file that collects the blocks of output file number `file`. If `file` is -1, the folder of all temporary files.
 std::filesystem::path Parts::waiting(std::int64_t file) const {
   const std::filesystem::path folder = folder_ / (".parts-" + name_);
   return file < 0 ? folder : folder / padded(file);

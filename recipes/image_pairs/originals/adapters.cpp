@@ -51,7 +51,7 @@ void written(const stdfs::path& folder, const Write& write) {
 }
 
 // A pattern for the names of all modules with an adapter. A list of the last parts of the names would be ambiguous, because
-// modules of the tower and of the decoder share them.
+// modules of tower and decoder have the same last parts.
 std::string target_pattern(const RecipeConfig& config) {
   const std::string decoder = "language_model.*\\.(" + words_of(config.lora_targets, "|") + ")";
   return config.lora_vision ? ".*(" + decoder + "|vision_tower.*\\.(q_proj|k_proj|v_proj))" : ".*" + decoder;
@@ -80,7 +80,7 @@ void erase_part(std::string& text, std::string_view part) {
   if (const auto at = text.find(part); at != std::string::npos) text.erase(at, part.size());
 }
 
-// The model's name for a tensor of PEFT's file. Names in the file may contain the name of a set of adapters, "default".
+// Returns the model's name for a tensor of PEFT's file. Names in the file may contain "default", the name of a set of adapters.
 std::string name_in_model(std::string name) {
   if (name.starts_with(kPeft)) name.erase(0, kPeft.size());
   erase_part(name, ".modules_to_save.default");
@@ -311,7 +311,7 @@ std::string merge_adapters(Fs& fs, const PairModel& model, const RecipeConfig& c
       if (name.starts_with("model") && (name.ends_with(".safetensors") || name.ends_with(".json")))
         throw SnapshotError({"the folder has weights already: " + quoted(name), folder.string(), "name an empty folder"});
     }
-    if (fs.exists(folder / "config.json"))  // of a run, or of other weights
+    if (fs.exists(folder / "config.json"))  // throws, because the folder belongs to a run or has other weights
       throw SnapshotError({"the folder has a config.json already", folder.string(), "name an empty folder"});
     for (std::size_t i = 0; i < shards.size(); ++i) {
       const std::string file = shards.size() == 1 ? kWholeFile : shard_name(i, shards.size());

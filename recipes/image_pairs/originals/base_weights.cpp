@@ -49,7 +49,7 @@ SnapshotError refused(std::string what, const stdfs::path& where, std::string_vi
   return SnapshotError({std::move(what), where.string(), std::string(next)});
 }
 
-// Reads a JSON file. The result is_discarded() if the text is not JSON.
+// Reads a JSON file. If the text is not JSON, is_discarded() of the result is true.
 Json read_json(const stdfs::path& path) {
   const InputFile file(path);
   if (file.size() > kMostIndexBytes)
@@ -254,7 +254,7 @@ class Loading {
   const RecipeConfig& config_;
   std::vector<File> files_;
   std::map<std::string, at::Tensor> wanted_;
-  std::map<std::string, Place> places_;  // by the model's names
+  std::map<std::string, Place> places_;  // where each weight is, by the model's names
   std::set<std::string> left_out_;
   bool projector_ = false;
 };

@@ -17,7 +17,7 @@ std::string printed(const char* form, double value) {
 
 std::string cell(double value) { return std::isfinite(value) ? printed("%.6e", value) : ""; }
 
-// A share as ".52" or "1.0"; "-" if it was not measured.
+// Writes a share as ".52" or "1.0"; "-" if it was not measured.
 std::string share(double value) {
   if (!std::isfinite(value)) return "-";
   const std::string text = printed("%.1f", value);

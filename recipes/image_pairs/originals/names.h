@@ -9,13 +9,13 @@
 
 namespace millrace::recipes::image_pairs {
 
-// The name in PairModel: "model.language_model.layers.0.…" and "model.layers.0.…" (in the file of a decoder) become
-// "language_model.model.layers.0.…", and so on. Unknown names are returned unchanged.
+// Returns the name that a weight has in PairModel: "model.language_model.layers.0.…" and "model.layers.0.…" (in the file of a
+// decoder) become "language_model.model.layers.0.…", and so on. Unknown names are returned unchanged.
 [[nodiscard]] std::string published_name(std::string_view name);
-// The newest of the names of a weight. Python's modules have it, and so have adapters in PEFT's files.
+// Returns the newest of a weight's names, which Python's modules and adapters in PEFT's files have.
 [[nodiscard]] std::string module_name(std::string_view published);
 
-// The number of the block of the vision tower to which the weight belongs; nullopt if the weight is not in such a block.
+// Returns the number of the block of the vision tower to which the weight belongs; nullopt if the weight is not in such a block.
 [[nodiscard]] std::optional<std::int64_t> vision_block_of(std::string_view published);
 
 // True if the model does not need the tensor, because it was not learned or belongs to the text half of a CLIP model.

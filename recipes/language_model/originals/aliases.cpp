@@ -14,14 +14,14 @@ config::Alias plain(std::string name, std::string path) {
   return {std::move(name), std::move(path), nullptr, "as in the original's TOML"};
 }
 
-// Turns an empty string into null, because both mean "not given" in AGI2's files.
+// Turns an empty string into null, because in AGI2's files both mean that no value is given.
 Json given(const Json& value) { return value.is_string() && value.get<std::string>().empty() ? Json() : value; }
 
 Json stem(const Json& value) {
   return value.is_string() ? Json(std::filesystem::path(value.get<std::string>()).stem().string()) : value;
 }
 
-// Makes a list of a text, which may have several entries separated by commas.
+// Makes a list from a text in which commas separate the entries.
 Json list_of(const Json& value) {
   if (!value.is_string()) return value;
   Json list = Json::array();

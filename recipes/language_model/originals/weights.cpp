@@ -19,15 +19,15 @@ namespace {
 
 constexpr auto kPositions = "position_embeddings.pe";
 constexpr auto kTokens = "token_embeddings.embedding.weight";
-constexpr double kSameSinusoid = 1e-3;  // large, because angles of some thousand radians are in fp32, and powers are computed in
-                                        // another order
+// a large tolerance, because angles of some thousand radians are in fp32, and powers are computed in another order
+constexpr double kSameSinusoid = 1e-3;
 
-// The config while a file is read. Combines the file's values with keys that the user set.
+// The config while a file of weights is read. Combines the file's values with keys that the user set.
 class Decided {
  public:
   Decided(config::Resolved& config, std::string file) : config_(config), file_(std::move(file)) {}
 
-  // True if a flag, a file or the environment sets the key; false if its value is that of a preset or a default.
+  // True if a flag, a file or the environment sets the key. False if the key's value is that of a preset or a default.
   [[nodiscard]] bool is_set(const std::string& key) const {
     const auto origin = config_.origins.find("recipe." + key);
     if (origin == config_.origins.end()) return false;
@@ -87,8 +87,8 @@ void take_sizes(const Weights& file, const Tensors& tensors, Decided& config) {
   }
 }
 
-// Compares AGI2's buffer of sinusoids with those that the model computes, and removes the buffer from `tensors`. Returns true if
-// `tensors` had it.
+// Compares AGI2's buffer of sinusoids with the sinusoids that the model computes, and removes the buffer from `tensors`. Returns
+// true if `tensors` had the buffer.
 bool take_positions(const Weights& file, Tensors& tensors, Decided& config) {
   const auto found = tensors.find(kPositions);
   if (found == tensors.end()) return false;
@@ -102,7 +102,8 @@ bool take_positions(const Weights& file, Tensors& tensors, Decided& config) {
   }
   config.set("positions", "sinusoidal", kPositions);
   config.set("model_positions", buffer.size(0), std::string("the rows of ") + kPositions);
-  const std::int64_t longest = buffer.size(0) + 1;  // the longest sequence; its last token is only a target
+  // the longest sequence; one longer than the buffer, because its last token is only a target
+  const std::int64_t longest = buffer.size(0) + 1;
   if (!config.is_set("seq_len") && config.value("seq_len") > longest) config.set("seq_len", longest, "as many positions");
   tensors.erase(found);
   return true;
@@ -133,7 +134,8 @@ std::string take_scale(const Weights& file, bool has_positions, Decided& config)
          "; for a file of the original, which does not scale them, give --recipe.embedding_scale=false";
 }
 
-// Takes the checkpoint's tokenizer if it works like Millrace's: four special tokens, then lower-case characters in order.
+// Takes the checkpoint's tokenizer if that tokenizer works like Millrace's: four special tokens, then lower-case characters in
+// order.
 std::string take_vocabulary(Weights& file) {
   constexpr std::string_view kBegin = "tokenizer.vocab.";
   std::map<std::int64_t, std::string> by_id;

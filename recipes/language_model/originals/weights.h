@@ -18,8 +18,8 @@ namespace millrace::recipes::language_model {
 // that this model does not have.
 std::vector<std::string> adopt_weights(Weights& weights, config::Resolved& config);
 
-// For Entry::complete_weights. If the model computes what AGI2 does, adds the buffer. Otherwise returns a line which says that
-// AGI2 can't load the file.
+// For Entry::complete_weights. If the model computes what AGI2 computes, adds AGI2's buffer. Otherwise returns a line that says
+// that AGI2 can't load the file.
 std::vector<std::string> complete_weights(Tensors& weights, const Json& config);
 
 }  // namespace millrace::recipes::language_model

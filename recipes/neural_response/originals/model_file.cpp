@@ -8,7 +8,7 @@
 namespace millrace::recipes::neural_response {
 namespace {
 
-// A mapping in the file. A key that was neither read nor ignored is refused at the end.
+// A mapping in the file. At the end, keys that were neither read nor ignored are refused.
 class Section {
  public:
   Section(const Json& tree, std::string path, std::vector<Problem>& problems)
@@ -27,14 +27,14 @@ class Section {
     if (const Json& value = take(key); !value.is_null()) values[path] = value;
   }
   Section inside(const std::string& key) { return {take(key), at(key), problems_}; }
-  // Reads a word, which must be one of `words`; if the key is missing, it is the first of them.
+  // Reads a word, which must be one of `words`. If the key is missing, returns the first of `words`.
   std::string word(const std::string& key, const std::vector<std::string>& words, const std::string& next) {
     const Json& value = take(key);
     const std::string text = value.is_null() ? words.front() : text_of(value);
     if (std::ranges::find(words, text) == words.end()) refuse(key, key + " " + text + " is not supported", next);
     return text;
   }
-  // Reads a number, or a list of equal numbers.
+  // Reads a number, or a list whose numbers are all equal.
   void one_of_all(Json& values, const std::string& key, const std::string& name) {
     const Json& value = take(key);
     if (value.is_null()) return;
@@ -94,7 +94,8 @@ void read_frontend(Section part, Json& values) {
   part.finish();
 }
 
-// The settings of a stage. `channels` is an entry of another list, next to that of the blocks.
+// Returns the settings of a stage. `channels` is the stage's entry in the list of channels, which the file has beside the list
+// of blocks.
 Json stage_of(Section block, const Json& channels) {
   Json stage = {{"channels", channels}};
   Section conv = block.inside("conv_params");
@@ -155,7 +156,7 @@ void read_convnet(Section part, Json& values, std::vector<Problem>& problems) {
 void read_modulator(Section part, Json& values) {
   values["recipe.modulator.type"] = part.word("type", {"none", "convgru", "pc", "film", "concat", "stn"}, kOther);
   Section own = part.inside("params");
-  own.ignore({"behavior_dim", "feature_dim"});  // these follow from the data and the core
+  own.ignore({"behavior_dim", "feature_dim"});  // ignored, because these sizes follow from the data and the core
   for (const char* key : {"hidden_dim", "beh_emb_dim", "kernel_size"})
     own.into(values, key, std::string("recipe.modulator.") + key);
   own.word("concat_error", {"true", "True"},
@@ -177,7 +178,7 @@ void read_modulator(Section part, Json& values) {
 void read_readout(Section part, Json& values) {
   values["recipe.readout.type"] = part.word("type", {"gaussian", "linear"}, kOther);
   Section own = part.inside("params");
-  own.ignore({"n_units"});  // this follows from the sessions
+  own.ignore({"n_units"});  // ignored, because the number follows from the sessions
   for (const char* key : {"bias", "initial_std", "initial_mean_scale"})
     own.into(values, key, std::string("recipe.readout.") + key);
   own.finish();
@@ -204,7 +205,7 @@ Json keys_of_model_file(const Json& tree, std::vector<Problem>& problems) {
   Json values = Json::object();
   Section file(tree, "", problems);
   file.word("model_type", {"v1multi"}, "Millrace has only the model v1multi, with one core and many sessions");
-  file.ignore({"sampling_rate"});  // the dataset file has it
+  file.ignore({"sampling_rate"});  // ignored, because the dataset file has the rate
   file.word("initial_input_channels", {"1"}, "a frame has one channel");
   read_adapter(file.inside("adapter"), values);
   read_frontend(file.inside("frontend"), values);

@@ -9,18 +9,19 @@
 namespace millrace::recipes::neural_response {
 
 struct ClockSeen {
-  // Seconds between two bins of a trial. Below 0 if the clock runs backwards; 0 if it stands still or is coarser than its steps.
+  // Seconds between two bins of a trial. Below 0 if the clock runs backwards. 0 if the clock stands still or is coarser than the
+  // step.
   double step_seconds = 0;
   double doubt = 0;  // relative error of the step, which follows from the digits of the clock's numbers
-  // Bins before which, within a trial, the clock is off by more than half a step (it goes back or jumps), or where it is not a
+  // Bins inside a trial before which the clock is off by more than half a step (goes back or jumps), or where the clock is not a
   // number.
   std::vector<std::int64_t> seams;
   std::string worst;           // the worst seam, in words: "go back by 3 s at bin 720, in trial 5"
   double first = 0, last = 0;  // seconds at the first and at the last bin
 };
 
-// `seconds` and `trials` have a value for each bin. If all numbers fit into float32, they are assumed to be rounded to it: late
-// in a session that rounding makes their steps differ.
+// `seconds` and `trials` have a value for each bin. If all numbers fit into float32, they are assumed to be rounded to float32:
+// late in a session that rounding makes their steps differ.
 [[nodiscard]] ClockSeen look_at_clock(std::span<const double> seconds, std::span<const std::int64_t> trials);
 
 }  // namespace millrace::recipes::neural_response

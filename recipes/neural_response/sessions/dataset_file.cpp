@@ -18,12 +18,12 @@ namespace stdfs = std::filesystem;
 constexpr std::array<std::string_view, 12> kKeys = {"session",  "cids",      "types",      "session_dir", "sessions",
                                                     "sampling", "keys_lags", "transforms", "datafilters", "train_val_split",
                                                     "seed",     "data_dir"};
-// Keys of VisionCore's files about how units were chosen and where its pickle files are. They are not used here.
+// Keys of VisionCore's files about the choice of units and the place of its pickle files. Millrace does not use these keys.
 constexpr std::array<std::string_view, 11> kNotes = {"visual",    "qcmissing", "qccontam", "cids_qc", "cidsqc",   "contamth",
                                                      "missingth", "snr",       "eye",      "lab",     "directory"};
 constexpr std::array<std::string_view, 4> kFieldNames = {"stim", "robs", "behavior", "dfs"};
 
-// Adds a notice unless it is there already, because it may be true of many sessions.
+// Adds a notice unless the list has it already, because a notice may be true of many sessions.
 void add_once(std::vector<std::string>& notices, const std::string& text) {
   if (std::find(notices.begin(), notices.end(), text) == notices.end()) notices.push_back(text);
 }
@@ -43,8 +43,8 @@ std::vector<Transform> default_transforms() {
           {"eye_pos", "eyepos", {}, "behavior", true}};
 }
 
-// True if the name is one of this recipe's fields. Another name is a typo, which is a problem, or an input of another model,
-// which is a notice.
+// True if the name is one of this recipe's fields. Any other name is either a typo, which is a problem, or an input of another
+// model, which is a notice.
 bool is_ours(const Node& node, const std::string& name, const std::string& what, const std::string& of,
              std::vector<std::string>& notices) {
   if (std::find(kFieldNames.begin(), kFieldNames.end(), name) != kFieldNames.end()) return true;
@@ -57,7 +57,7 @@ bool is_ours(const Node& node, const std::string& name, const std::string& what,
   return false;
 }
 
-// A key of a map and its place in the file, because the tree has no order.
+// A key of a map and the key's place in the file, because the tree has no order.
 struct Placed {
   std::string name;
   bool added = false;  // true: the key is in the session's file and comes after the parent's keys
@@ -316,7 +316,7 @@ class Reading {
                    "add stim: {source: stim, ops: [pixelnorm: {}, unsqueeze: 1], expose_as: stim}");
   }
 
-  // The problems without repeats: a fault in the parent is found again in each of its sessions.
+  // The problems without repeats, because a fault in the parent is found again in each session of the parent.
   [[nodiscard]] std::vector<Problem> each_once() const {
     std::vector<Problem> once;
     for (const Problem& problem : problems_) {

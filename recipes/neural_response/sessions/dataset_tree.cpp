@@ -12,7 +12,7 @@
 namespace millrace::recipes::neural_response {
 namespace {
 
-// Adds the keys of `over` to `base`. If both have a map, the maps are merged; other values are replaced.
+// Adds the keys of `over` to `base`. If both have a map under a key, the maps are merged; any other value is replaced.
 void put_over(Json& base, const Json& over) {
   for (const auto& [key, value] : over.items()) {
     if (base.contains(key) && base[key].is_object() && value.is_object()) {
@@ -23,7 +23,7 @@ void put_over(Json& base, const Json& over) {
   }
 }
 
-constexpr double kLargestWhole = 9007199254740992.0;  // from here on a double can't represent every whole number
+constexpr double kLargestWhole = 9007199254740992.0;  // a double can't represent every whole number from here on
 
 }  // namespace
 

@@ -15,7 +15,7 @@
 
 namespace millrace::recipes::neural_response {
 
-// A parsed file. YAML has no types, so its values are texts; the readers below accept a value as text or in its own type.
+// A parsed file. YAML has no types, so its values are texts. The readers of Node accept a value as text or in its own type.
 struct Tree {
   Json values = Json::object();
   std::map<std::string, std::string> places;  // dotted path -> "file:line"
@@ -24,7 +24,7 @@ struct Tree {
 
 // Parses the file. Its faults are added to `problems`.
 [[nodiscard]] Tree read_tree(const std::filesystem::path& path, std::vector<Problem>& problems);
-// `base` with the keys of `over`, which replace those of `base` one by one; a list is replaced as a whole.
+// Returns `base` with the keys of `over`, which replace those of `base` one by one; a list is replaced as a whole.
 [[nodiscard]] Tree merged(const Tree& base, const Tree& over);
 
 // A value of a tree, which may be absent. For an absent value the readers return their default. Problems are collected and do
@@ -38,8 +38,8 @@ class Node {
   [[nodiscard]] bool is_list() const { return exists() && value_->is_array(); }
   [[nodiscard]] bool is_empty() const { return !exists() || value_->is_null(); }
   [[nodiscard]] Node at(const std::string& key) const;
-  [[nodiscard]] std::vector<std::string> keys() const;  // of a map; keys that begin with _ are comments and are left out
-  [[nodiscard]] std::vector<Node> items() const;        // of a list
+  [[nodiscard]] std::vector<std::string> keys() const;  // keys of a map; keys that begin with _ are comments and are left out
+  [[nodiscard]] std::vector<Node> items() const;        // elements of a list
   [[nodiscard]] std::string place() const;              // "file:line" of the value, or of the nearest value that contains it
   [[nodiscard]] std::int64_t line() const;              // 0: unknown
   [[nodiscard]] const std::string& path() const { return path_; }
@@ -73,7 +73,7 @@ class Node {
   std::string path_;
 };
 
-// Such as "did you mean \"x\"?", or "known: a, b, c".
+// A hint for a wrong word, such as "did you mean \"x\"?", or "known: a, b, c".
 [[nodiscard]] std::string suggestion_among(std::string_view word, std::span<const std::string_view> known);
 
 }  // namespace millrace::recipes::neural_response

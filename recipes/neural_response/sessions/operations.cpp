@@ -11,11 +11,11 @@ namespace {
 
 using Names = std::vector<std::string_view>;
 
-// The arguments of an operation or a filter. `first`: the name of the argument that a single value sets; "" if a single value is
-// not allowed.
+// The arguments of an operation or a filter. `first`: the argument that is set if the arguments are a single value; "" if a
+// single value is not allowed.
 struct Arguments {
   Node node;
-  std::string what;  // such as "operation diff"
+  std::string what;  // name in messages, such as "operation diff"
 
   void only(const Names& known, const Names& ignored = {}) const {
     if (!node.is_object()) return;
@@ -32,7 +32,7 @@ struct Arguments {
       node.problem(what + " has no arguments", "write {} after it");
     }
   }
-  // Checks an argument of VisionCore of which only this value is supported.
+  // Adds a problem if the argument has another value than `value`, the only one of VisionCore's values that is supported.
   void must_be(const std::string& name, bool value) const {
     if (node.at(name).truth(value) != value)
       node.at(name).problem(what + " is not supported with " + name + ": " + (value ? "false" : "true"),
@@ -56,7 +56,8 @@ Operation unsqueeze_of(const Arguments& arguments) {
   return op::Unsqueeze{arguments.at("axis", true).whole(0)};
 }
 
-// Reads `smooth`. Its arguments are a map, or a list of a map as in VisionCore's files; a single value is `params`.
+// Reads `smooth`. Its arguments are a map, or a list that contains a map, as in VisionCore's files. A single value sets
+// `params`.
 Operation smooth_of(const Arguments& arguments) {
   constexpr std::array<std::string_view, 2> kKnown = {"type", "params"};
   const bool is_list = arguments.node.is_list();

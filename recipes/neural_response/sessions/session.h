@@ -20,7 +20,7 @@
 namespace millrace::recipes::neural_response {
 
 using SessionHdf5 = std::shared_ptr<const hdf5::File>;
-// A function that opens files, in their order: open_session_hdf5(), or a function of a test.
+// A function that opens files and returns them in the same order: open_session_hdf5(), or a function of a test.
 using OpenHdf5 = std::function<std::vector<SessionHdf5>(std::span<const std::filesystem::path> paths)>;
 [[nodiscard]] OpenHdf5 open_session_hdf5(hdf5::OpenOptions options = {});
 
@@ -35,16 +35,16 @@ enum class StimulusKind : std::uint8_t {
   transformed,  // results of other transforms, float32, all in memory
 };
 
-// An HDF5 file of a session: NAME/TYPE.h5. Its bins follow those of the types before it.
+// An HDF5 file of a session: NAME/TYPE.h5. Its bins follow the bins of the files before it.
 struct SessionPart {
   std::string type;
   SessionHdf5 file;
-  std::int64_t first_bin = 0;                     // number of its first bin in the session
-  std::int64_t bins = 0;                          // whole groups of `ratio` source bins
+  std::int64_t first_bin = 0;                     // number, within the session, of the first bin of this file
+  std::int64_t bins = 0;                          // number of whole groups of `ratio` source bins
   std::optional<ClockSeen> clock = std::nullopt;  // from /t_bins; nullopt: the file does not have it
 };
 
-// Constant once it is open; every call is thread-safe.
+// Constant after it was opened, so every call is thread-safe.
 class Session {
  public:
   [[nodiscard]] const std::string& name() const { return asked_.name; }
@@ -64,8 +64,8 @@ class Session {
   // Identifies everything that determines the samples: options, cids and split, but no paths.
   [[nodiscard]] const std::string& fingerprint() const { return fingerprint_; }
 
-  // The bins of a side of the split in which at least one unit counts, ascending. The window of a bin is the bin and the lags() -
-  // 1 bins before it.
+  // The bins of a split in which at least one unit counts, ascending. The window of a bin is the bin itself and the lags() - 1
+  // bins before it.
   [[nodiscard]] std::span<const std::int64_t> samples(Split split) const { return split == Split::train ? train_ : validation_; }
   // For each unit the mean count in a training bin, over the bins that count for the unit; 0 if there is no such bin.
   [[nodiscard]] std::span<const float> mean_counts() const { return mean_counts_; }
@@ -78,8 +78,8 @@ class Session {
   // The name of a bin in messages: "allen_0216/backimage.h5 bin 1234".
   [[nodiscard]] std::string describe(std::int64_t bin) const;
 
-  // Reads the grey levels of `count` bins from `first` on, height() * width() for each. All bins must be in the same part. Throws
-  // DataError as hdf5::File::read does.
+  // Reads the grey levels of `count` bins from `first` on, height() * width() for each. All these bins must be in the same file.
+  // Throws DataError as hdf5::File::read does.
   void read_frames(std::int64_t first, std::int64_t count, std::span<std::uint8_t> out) const;
   void will_need_frames(std::int64_t first, std::int64_t count) const noexcept;
   // For StimulusKind::transformed: height() * width() numbers for each bin, computed in the first call.
@@ -114,16 +114,17 @@ struct Sessions {
   std::vector<std::string> notices;
 };
 
-// Opens the sessions of a dataset file, at most recipe.max_datasets. `data_dir` has a folder for each session. If it is empty,
-// the data_dir in the file is used, or else the folder of the file. Throws ConfigError (see read_dataset_file), and DataError for
-// the first file that is missing or does not fit.
+// Opens the sessions of a dataset file, at most recipe.max_datasets. `data_dir` has a folder for each session. If `data_dir` is
+// empty, the data_dir in the dataset file is used, or else the folder of the dataset file. Throws ConfigError (see
+// read_dataset_file), and DataError for the first file that is missing or does not fit.
 [[nodiscard]] Sessions open_sessions(const RecipeConfig& recipe, const std::filesystem::path& dataset_file,
                                      const std::filesystem::path& data_dir, const OpenOptions& options = {});
 
 // The weight of each training sample of `session` in an epoch that begins at `step`: min(1, .5 + .5 min(1, step / 8000) c), where
 // c is the standard deviation of the sample's newest frame divided by `median_contrast`.
 [[nodiscard]] std::vector<float> curriculum_weights(const Session& session, double median_contrast, std::int64_t step);
-// The median, over the training samples of all sessions, of the standard deviation of a sample's newest frame; 1 if it is 0.
+// The median, over the training samples of all sessions, of the standard deviation of a sample's newest frame. 1 if that median
+// is 0.
 [[nodiscard]] double median_contrast(const Sessions& sessions);
 
 }  // namespace millrace::recipes::neural_response

@@ -15,14 +15,14 @@ namespace millrace::recipes::neural_response {
 // A name such as "allen_0216/backimage.h5".
 [[nodiscard]] std::string short_name(const hdf5::File& file);
 
-// The data set `name`. Throws DataError if it is missing, is not of real numbers, does not have `least` to `most` axes, or is
-// larger than a file of this size can hold.
+// The data set `name`. Throws DataError if the data set is missing, is not of real numbers, does not have `least` to `most`
+// axes, or is larger than a file of this size can hold.
 [[nodiscard]] const hdf5::Dataset& covariate_of(const hdf5::File& file, const std::string& name, std::size_t least,
                                                 std::size_t most);
 [[nodiscard]] bool has_covariate(const hdf5::File& file, const std::string& name);
 
-// Source bins that may lack numbers because they are not used: those in groups of `ratio` bins which `dpi_valid` marks with 0.
-// The readers below count here how many of these bins lack a number.
+// Source bins that may lack numbers because they are not used: the bins in groups of `ratio` which `dpi_valid` marks with 0. The
+// readers below count in this struct how many of these bins lack a number.
 struct Gaps {
   std::span<const float> dpi_valid;  // a value for each group
   std::int64_t ratio = 1;
@@ -31,7 +31,7 @@ struct Gaps {
 };
 
 // Reads all rows of (T) or (T, columns) as float32. Throws DataError for a value that is not finite. Exception: a NaN in one of
-// `gaps` is replaced by the number before it in its column, or by the first number after it.
+// `gaps` is replaced by the previous number of its column, or by the next number if there is no previous one.
 [[nodiscard]] Series read_series(const hdf5::File& file, const std::string& name, Gaps* gaps = nullptr);
 // Reads all of (T) as whole numbers. Throws DataError if a value is not a whole number.
 [[nodiscard]] std::vector<std::int64_t> read_wholes(const hdf5::File& file, const std::string& name);

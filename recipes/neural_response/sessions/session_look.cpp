@@ -13,7 +13,8 @@ namespace millrace::recipes::neural_response {
 namespace {
 
 constexpr double kBytesOfAll = 1 << 28;
-constexpr std::int64_t kMostFrames = 64, kFewFrames = 16;  // of each file
+// kMostFrames and kFewFrames: number of frames that are read of each file
+constexpr std::int64_t kMostFrames = 64, kFewFrames = 16;
 constexpr double kOtherSpread = 30;
 
 // Some frames of a file, and their bins.
@@ -92,7 +93,7 @@ void look_at_units(const Session& session, std::vector<std::string>& notices) {
     if (spikes[u] <= 0) continue;
     const auto [at, is_new] = first.try_emplace({hash[u], spikes[u]}, u);
     const std::int64_t cid = session.cids()[u], other = session.cids()[at->second];
-    if (is_new || cid == other) continue;  // a repeated cid is reported elsewhere
+    if (is_new || cid == other) continue;  // skipped, because a repeated cid is reported elsewhere
     notices.push_back(short_name(*session.parts()[0].file) + ": /robs of cid " + std::to_string(cid) + " are those of cid " +
                       std::to_string(other) + ": the unit is learned twice; take one of them out of cids");
     return;
@@ -103,8 +104,8 @@ void look_at_units(const Session& session, std::vector<std::string>& notices) {
 std::vector<double> spread_of(const Session& session) {
   const auto columns = static_cast<std::size_t>(session.behavior_dim());
   std::vector<double> sum(columns), squares(columns), spread;
-  const std::span<const float> origin = session.behavior(0);  // subtracted from all values, so that squares of large numbers do
-                                                              // not lose digits
+  // subtracted from all values, so that squares of large numbers do not lose digits
+  const std::span<const float> origin = session.behavior(0);
   for (std::int64_t bin = 0; bin < session.bins(); ++bin) {
     const std::span<const float> row = session.behavior(bin);
     for (std::size_t c = 0; c < columns; ++c) {
@@ -136,7 +137,7 @@ void look_at_behavior(const Sessions& sessions, std::vector<std::string>& notice
   }
 }
 
-// A lag is a bin, so that sessions of other rates show one model other times at the same lag.
+// Compares the sessions' rates. A lag is one bin, so with sessions of other rates a model would see other times at the same lag.
 void look_at_rates(const Sessions& sessions, std::vector<std::string>& notices) {
   const Session& first = *sessions.all.front();
   for (const auto& session : sessions.all) {

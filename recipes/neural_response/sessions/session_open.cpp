@@ -22,7 +22,8 @@ namespace stdfs = std::filesystem;
 
 constexpr std::uint64_t kTrialSplitKey = 41;  // makes the split's random numbers differ from those of other uses of the seed
 constexpr std::int64_t kMostTransformedBytes = std::int64_t{1} << 33;
-constexpr double kSameRate = 1e-6;  // relative; the rounding of a rate that is stored as float32 is smaller
+// two rates count as equal if they differ by less than this share; rounding to float32 changes a rate by less
+constexpr double kSameRate = 1e-6;
 
 void append(Series& all, Series part) {
   if (all.rows == 0) {
@@ -82,7 +83,7 @@ class SessionOpener {
   std::shared_ptr<const Session> take() { return std::move(session_); }
 
  private:
-  using Trial = std::pair<std::size_t, std::int64_t>;  // number of the type, and the value of trial_inds
+  using Trial = std::pair<std::size_t, std::int64_t>;  // the number of the file's type, and the value in trial_inds
 
   // Adds a file of the session. Reads headers only, and checks that all data sets are there and have equal length.
   void add_part(const std::string& type, const SessionHdf5& file) {
@@ -139,7 +140,7 @@ class SessionOpener {
     }
   }
 
-  // Reads the data sets of a part, downsamples, transforms and filters them.
+  // Reads the data sets of a file, downsamples, transforms and filters them.
   void read_part(SessionPart& part) {
     Session& s = *session_;
     const hdf5::File& file = *part.file;
@@ -228,7 +229,7 @@ class SessionOpener {
                        " bins that /dpi_valid marks with 0: these bins are not samples, and " + instead);
   }
 
-  // Reports counts that no neuron reaches, because they usually are rates.
+  // Reports counts that no neuron reaches, because such numbers usually are rates.
   void note_rates(const hdf5::File& file, const Series& counts) {
     constexpr double kMostSpikes = 500;  // spikes per second, on average
     double most = 0;
@@ -272,8 +273,8 @@ class SessionOpener {
     return seen;
   }
 
-  // Numbers stretches of bins: a new stretch begins with each trial and after each seam of the clock. A bin with a seam inside is
-  // not valid.
+  // Numbers stretches of bins. A new stretch begins with each trial and after each seam of the clock. A bin that contains a seam
+  // is not valid.
   static std::vector<std::int64_t> cut_at(const std::vector<std::int64_t>& seams, const std::vector<std::int64_t>& trials,
                                           std::int64_t ratio, std::vector<float>& dpi_valid) {
     std::vector<std::int64_t> stretches;
@@ -318,7 +319,7 @@ class SessionOpener {
                        significant(threshold / 100, 3));
   }
 
-  // If all spike counts are small whole numbers, as is usual, keeps each in one byte.
+  // If all spike counts are small whole numbers, as usual, stores each count in one byte.
   void keep_counts() {
     const bool small = std::all_of(counts_.values.begin(), counts_.values.end(),
                                    [](float value) { return value >= 0 && value <= 255 && std::floor(value) == value; });

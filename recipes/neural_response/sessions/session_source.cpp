@@ -13,9 +13,10 @@ namespace {
 
 constexpr std::int64_t kBlockBins = 64;
 
-std::uint16_t to_bf16(float value) {  // rounds to nearest, ties to even
+std::uint16_t to_bf16(float value) {  // rounds to the nearest value; between two equally near values, to the even one
   auto bits = std::bit_cast<std::uint32_t>(value);
-  if ((bits & 0x7FFFFFFFU) > 0x7F800000U) return static_cast<std::uint16_t>((bits >> 16U) | 0x40U);  // NaN stays NaN
+  // without this, rounding could turn a NaN into infinity
+  if ((bits & 0x7FFFFFFFU) > 0x7F800000U) return static_cast<std::uint16_t>((bits >> 16U) | 0x40U);
   bits += 0x7FFFU + ((bits >> 16U) & 1U);
   return static_cast<std::uint16_t>(bits >> 16U);
 }
@@ -41,7 +42,7 @@ DType dtype_of(StimulusKind kind, StimulusFormat format) {
   return format == StimulusFormat::u8 && kind == StimulusKind::pixels ? DType::u8 : DType::f32;
 }
 
-// Successive bins of a file whose frames a cache keeps together.
+// Successive bins of a file. A cache keeps their frames together.
 struct Block {
   std::int64_t first = 0;
   std::int64_t bins = 0;
@@ -105,7 +106,8 @@ class SessionSource final : public data::Source {
     for (const std::int64_t index : indices) session_->will_need_frames(bin_of(index) - session_->lags() + 1, session_->lags());
   }
 
-  // A part is a block of frames. There is a part for each block that a window of this split touches, in order.
+  // A part (what a cache keeps) is a block of frames. There is a part for each block that a window of this split needs, in
+  // order.
   [[nodiscard]] data::Keeps keeps() const override {
     return session_->stimulus_kind() == StimulusKind::transformed ? data::Keeps::memory : data::Keeps::parts;
   }
@@ -143,7 +145,7 @@ class SessionSource final : public data::Source {
     return session_->samples(split_)[static_cast<std::size_t>(index)];
   }
   [[nodiscard]] std::int64_t pixels() const { return session_->height() * session_->width(); }
-  // Where the frame `lag` bins after the oldest of the window is stored.
+  // Where in `stim` the frame is stored that is `lag` bins newer than the oldest frame of the window.
   [[nodiscard]] std::byte* place_of(std::byte* stim, std::int64_t lag) const {
     const std::int64_t place = order_ == LagOrder::oldest_first ? lag : session_->lags() - 1 - lag;
     return stim + static_cast<std::size_t>(place * pixels()) * size_of(fields_[0].dtype);
@@ -209,7 +211,7 @@ class SessionSource final : public data::Source {
   Split split_;
   LagOrder order_;
   std::vector<Field> fields_;
-  std::vector<std::size_t> bytes_;  // of each field
+  std::vector<std::size_t> bytes_;  // bytes of a sample in each field
   std::array<float, 256> levels_f32_{};
   std::array<std::uint16_t, 256> levels_bf16_{};
   std::vector<Block> blocks_;

@@ -1,4 +1,4 @@
-// The samples of a session: the window of frames up to a bin, and the counts of the units in that bin.
+// The samples of a session: the frames of the window that ends with a bin, and the counts of the units in that bin.
 #pragma once
 
 #include <memory>

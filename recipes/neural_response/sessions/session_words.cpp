@@ -27,7 +27,7 @@ std::string frames_text(std::int64_t height, std::int64_t width) {
   return "frames of " + std::to_string(height) + " x " + std::to_string(width);
 }
 
-// Combines the clocks of all files. A file without a rate counts as silent.
+// Combines the clocks of all files. A file without a rate counts as a file without a clock.
 struct Clocks {
   double slowest = 0, fastest = 0, first = 0, last = 0;
   std::int64_t count = 0, gaps = 0, silent = 0;

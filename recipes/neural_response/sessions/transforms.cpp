@@ -16,7 +16,8 @@ Series each_value(Series series, const Change& change) {
   return series;
 }
 
-// The index that stands for `i` in a series of `size` rows which is reflected at its ends. The end itself is not repeated.
+// Returns the index that stands for `i` in a series of `size` rows which is reflected at its ends. The first and the last row
+// are not repeated.
 std::int64_t reflected(std::int64_t i, std::int64_t size) {
   if (size == 1) return 0;
   const std::int64_t period = 2 * (size - 1);
@@ -24,8 +25,8 @@ std::int64_t reflected(std::int64_t i, std::int64_t size) {
   return i < size ? i : period - i;
 }
 
-// out[t] = sum over k of taps[k] in[t - before + k]. `place` maps an index outside the series to one inside; -1 leaves the tap
-// out.
+// Adds to out[t] the sum over k of taps[k] in[t - before + k]. `place` maps an index outside the series to an index inside; -1
+// leaves the tap out.
 template <class Place>
 void add_filtered(const Series& in, std::span<const double> taps, std::int64_t before, const Place& place, Series& out) {
   std::vector<double> sum(static_cast<std::size_t>(in.columns));
@@ -110,7 +111,7 @@ Series cast_to(Series series, const std::string& dtype) {
   if (dtype == "int16") return each_value(std::move(series), truncated<std::int16_t>);
   if (dtype == "int32") return each_value(std::move(series), truncated<std::int32_t>);
   if (dtype == "int64") return each_value(std::move(series), truncated<std::int64_t>);
-  return series;  // float32 and float64 represent all values
+  return series;  // nothing to round, because float32 and float64 represent all values
 }
 
 Series in_basis(const Series& series, const op::TemporalBasis& options) {
@@ -149,7 +150,7 @@ Series adapted(const Series& series, const op::DaCones& cones) {
   const double gamma = std::clamp(cones.gamma, 0.0, 1.0);
   for (std::size_t k = 0; k < slow.size(); ++k) slow[k] = gamma * quick[k] + (1 - gamma) * slow[k];
   for (auto* filter : {&quick, &slow}) std::reverse(filter->begin(), filter->end());
-  const auto inside = [](std::int64_t t) { return t; };  // an index before the first bin is negative, so its tap is left out
+  const auto inside = [](std::int64_t t) { return t; };  // a negative index, before the first bin, leaves its tap out
   Series y = like(series);
   Series z = like(series);
   add_filtered(series, quick, cones.filter_length - 1, inside, y);
@@ -188,7 +189,7 @@ struct Apply {
   Series operator()(const op::DaCones& cones) { return adapted(series, cones); }
 };
 
-// The centres of the cosines, and twice their distance. In ms, or with log_spacing in logarithms of ms.
+// The centres of the cosines, and twice the distance of two centres. In ms; with log_spacing, in logarithms of ms.
 struct Centres {
   std::vector<double> at;
   double width = 0;
@@ -246,7 +247,7 @@ Series cosine_basis(const op::TemporalBasis& options) {
 std::vector<std::uint8_t> valid_nlags(std::span<const std::int64_t> trials, std::span<const float> dpi_valid,
                                       std::int64_t n_lags) {
   std::vector<std::uint8_t> valid(trials.size());
-  std::int64_t run = 0;  // number of consecutive good bins up to here
+  std::int64_t run = 0;  // number of consecutive valid bins up to and including this one
   for (std::size_t t = 0; t < trials.size(); ++t) {
     const bool good = t > 0 && trials[t] == trials[t - 1] && dpi_valid[t] > 0;
     run = good ? run + 1 : 0;

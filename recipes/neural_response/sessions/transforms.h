@@ -85,7 +85,7 @@ struct Transform {
 };
 
 struct Filters {
-  std::int64_t n_lags = 0;          // n_lags of the filter valid_nlags; 0: there is no such filter
+  std::int64_t n_lags = 0;          // value of n_lags of the filter valid_nlags; 0: there is no such filter
   bool has_missing_pct = false;     // true: there is a filter missing_pct
   double missing_threshold = 45.0;  // a percentage below this is valid
 };
@@ -105,12 +105,13 @@ struct Plane {
 // each row has L2 norm 1.
 [[nodiscard]] Series cosine_basis(const op::TemporalBasis& basis);
 
-// True for a bin if it and the n_lags - 1 bins before it have dpi_valid > 0 and none of them is the first bin of a trial. Bins
-// before the series do not count.
+// For each bin, true if the bin and the n_lags - 1 bins before it have dpi_valid > 0 and none of these bins is the first of a
+// trial. Bins before the series count as invalid.
 [[nodiscard]] std::vector<std::uint8_t> valid_nlags(std::span<const std::int64_t> trials, std::span<const float> dpi_valid,
                                                     std::int64_t n_lags);
 
-// Downsample by `ratio`: each result combines `ratio` rows. If the last group is incomplete, its rows are dropped.
+// Both functions reduce the number of rows by `ratio`: each result combines `ratio` rows. If the last group is incomplete, its
+// rows are dropped.
 [[nodiscard]] Series sum_bins(const Series& in, std::int64_t ratio);
 [[nodiscard]] Series average_bins(const Series& in, std::int64_t ratio);
 

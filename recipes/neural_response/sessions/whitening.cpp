@@ -12,9 +12,9 @@ using Complex = std::complex<double>;
 
 Complex turn(double part) { return std::polar(1.0, -2 * std::numbers::pi * part); }
 
-// Fourier transforms of any length. A length that is a power of two is done by a radix-2 FFT, by_halves(). Any other length is
-// done as a convolution with a chirp (Bluestein, "A linear filtering approach to the computation of discrete Fourier transform",
-// IEEE Trans. Audio Electroacoust. 1970).
+// Computes Fourier transforms of any length. If the length is a power of two, a radix-2 FFT is used, by_halves(). Any other
+// length is done as a convolution with a chirp (Bluestein, "A linear filtering approach to the computation of discrete Fourier
+// transform", IEEE Trans. Audio Electroacoust. 1970).
 class Fourier {
  public:
   explicit Fourier(std::size_t size) : size_(size), padded_(size) {
@@ -106,13 +106,13 @@ void whiten(Series& series, Plane plane, const op::FftWhitening& options) {
   const auto width = static_cast<std::size_t>(plane.width);
   const std::size_t pixels = height * width;
   if (frames == 0 || pixels == 0) return;
-  const std::size_t half = frames / 2 + 1;  // the other frequencies of time are complex conjugates of these
+  const std::size_t half = frames / 2 + 1;  // half is enough, because the other frequencies of time are complex conjugates
   std::vector<std::complex<float>> spectrum(half * pixels);
   Fourier time(frames);
   Fourier rows(width);
   Fourier columns(height);
   std::vector<Complex> line(frames);
-  for (std::size_t p = 0; p < pixels; p += 2) {  // two real pixels together form one complex line
+  for (std::size_t p = 0; p < pixels; p += 2) {  // two real pixels form one complex line together
     const bool pair = p + 1 < pixels;
     for (std::size_t t = 0; t < frames; ++t)
       line[t] = {series.values[t * pixels + p], pair ? series.values[t * pixels + p + 1] : 0.0F};

@@ -61,8 +61,9 @@ void print(const char* text) {
   if (::write(STDERR_FILENO, text, std::strlen(text)) < 0) ::_exit(1);
 }
 
-// Ends the program if the current folder was deleted. Otherwise MKL, which LibTorch loads, would end it with a misleading message
-// about a library. This runs before the code of any library, so it hardly uses libraries itself.
+// Ends the program if the current folder was deleted. Otherwise MKL, which LibTorch loads, would end the program with a
+// misleading message about a library. This function runs before the code of any library, so it uses hardly any library
+// functions.
 void refuse_deleted_folder(char** environment) {
   char path[1];
   if (::getcwd(path, sizeof path) != nullptr || errno != ENOENT) return;

@@ -22,7 +22,7 @@ int run_config(const Invocation& call) {
     throw UsageError({place + " needs the word explain", place, "write " + place + " explain RECIPE [options of train]"});
   if (!arguments.flag("json")) {
     Arguments words(std::span(call.words).subspan(1));
-    // Called only for its error: without a valid recipe, kTrain.run() would fail too, but would name `train` in the message.
+    // Called only for its error. Without a valid recipe kTrain.run() would fail too, but its message would name `train`.
     static_cast<void>(take_recipe(words, call.recipes, "config explain"));
     Invocation train = call;
     train.words.erase(train.words.begin());

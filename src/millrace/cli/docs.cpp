@@ -26,7 +26,7 @@ std::string flat_values(const Json& values, const std::string& prefix = "") {
   return text;
 }
 
-// The reference of a schema. Its headings become one level deeper, because they stand below the headings of this page.
+// The reference of a schema, with its headings one level deeper, because they stand below the headings of this page.
 std::string reference(const config::Schema& schema, const std::vector<config::Alias>& aliases) {
   std::string text = "\n" + config::reference_markdown(schema, aliases);
   for (std::size_t at = text.find("\n## "); at != std::string::npos; at = text.find("\n## ", at + 1)) text.insert(at + 1, "#");

@@ -14,7 +14,7 @@
 namespace millrace::cli {
 namespace {
 
-constexpr double kGoal = 0.25;  // the error that a prediction may have, as a share of the measured gain
+constexpr double kGoal = 0.25;  // the largest acceptable error of a prediction, as a share of the measured gain
 
 struct Row {
   std::vector<double> expected, measured, errors;

@@ -57,7 +57,7 @@ void print_check(const Check& check) {
   line += std::string(kWidth - std::min(kWidth, check.name.size()), ' ') + check.found + "\n";
   if (!check.next.empty()) line += "  next  " + check.next + "\n";
   print(line);
-  std::fflush(stdout);  // the next check may take minutes
+  std::fflush(stdout);  // shown now, because the next check may take minutes
 }
 
 std::string verdict_of(const std::vector<Check>& checks) {

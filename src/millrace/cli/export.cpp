@@ -43,7 +43,7 @@ std::vector<std::filesystem::path> write_state(const std::filesystem::path& to, 
 }
 
 std::map<std::string, std::string> metadata_of(const Weights& weights) {
-  if (weights.run.empty()) {  // the weights come from a file that an earlier export wrote
+  if (weights.run.empty()) {  // true if the weights come from a file that an earlier export wrote
     std::map<std::string, std::string> known;
     if (weights.path.extension() == ".safetensors") known = format::SafetensorsFile(weights.path).metadata();
     return known;
@@ -54,7 +54,7 @@ std::map<std::string, std::string> metadata_of(const Weights& weights) {
           {"config", read_config(fs, weights.run).values.dump()}};
 }
 
-// Writes the metadata into a separate file, for formats that have no place for it.
+// Writes the metadata into a separate file, for formats that can't hold metadata.
 std::filesystem::path write_about(std::filesystem::path to, const std::map<std::string, std::string>& metadata) {
   Json about = metadata;
   const auto parsed = [&](const char* key) {

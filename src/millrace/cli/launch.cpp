@@ -56,11 +56,12 @@ struct Options {
   bool binds = true;
   std::string at, logs, slurm;
   std::vector<std::string> sbatch;
-  std::vector<std::string> given;  // the options that a batch file passes on, as the user wrote them
+  std::vector<std::string> given;  // the options, as the user wrote them, that a Slurm batch file passes on to its launchers
   std::vector<std::string> words;
 };
 
-// A larger number is a typing error. The memory for that many ranks would be allocated before the first rank starts.
+// A larger number is taken for a typing error. Otherwise the memory for that many ranks would be allocated before the first rank
+// starts.
 constexpr int kMostRanksOfAMachine = 4096, kMostMachines = 1 << 18;
 
 int number(const std::string& name, const std::string& text, int least, int most = std::numeric_limits<int>::max()) {
@@ -86,7 +87,7 @@ Options options_of(const std::vector<std::string>& words) {
       value = word.substr(equals + 1);
     else if (i + 1 < words.size())
       value = words[++i];
-    if (value.empty())  // such as --slurm=$FILE if the variable is not set, which would start the ranks
+    if (value.empty())  // for example --slurm=$FILE with an unset variable; without this check the ranks would start
       throw UsageError({word + " needs a value", "command line", "see millrace launch --help"});
     if (name == "nproc" || name == "nproc-per-node") {
       options.nproc = number(name, value, 1, kMostRanksOfAMachine);
@@ -144,7 +145,8 @@ void check(const Options& options) {
 // Finds a misspelt recipe before the ranks start, and before a job waits in a queue.
 void check_recipe(const Options& options, std::span<const Entry> recipes) {
   const bool names_none = options.words.size() < 2 || options.words[1].starts_with("-");
-  if (options.words[0] != "train" || (names_none && !options.slurm.empty())) return;  // slurm_text() reports a missing name
+  // returns, because slurm_text() reports a missing name
+  if (options.words[0] != "train" || (names_none && !options.slurm.empty())) return;
   Arguments words(std::span(options.words).subspan(1));
   static_cast<void>(take_recipe(words, recipes, "launch train"));
 }
@@ -159,7 +161,8 @@ distributed::MeetingPoint::Address place_of(const Options& options) {
     throw UsageError({"--at names port " + text + ", but the last port is " + std::to_string(kLastPort), "--at",
                       "give a port that is free on the machine with --rank 0"});
   std::string host = options.at.substr(0, colon);
-  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);  // "[::1]:29500"
+  // removes the brackets of "[::1]:29500"
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
   return {std::move(host), port};
 }
 
@@ -177,7 +180,7 @@ std::filesystem::path make_logs(const Options& options) {
   return folder;
 }
 
-// The words that start the command again so that it resumes in the run's folder.
+// The words that start the command again, so that the run resumes in its folder.
 std::vector<std::string> words_to_go_on(std::vector<std::string> words, const std::string& run_folder) {
   std::erase(words, "--fresh");
   std::erase(words, "--train.resume=never");

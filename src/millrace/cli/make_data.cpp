@@ -20,7 +20,7 @@ constexpr std::string_view kMakeDataHelp =
   --seed N              seed of the random numbers (default 0; for tables of pairs 42, the default seed of a run)
 )";
 
-// An option of image_pairs: makes tables of pairs of existing samples instead of new samples.
+// The option of image_pairs with which the command makes tables of pairs of existing samples instead of new samples.
 constexpr const char* kTables = "pairs-from";
 
 // Refuses a folder that is not empty, because the files of two data sets must not be mixed.
@@ -120,7 +120,7 @@ int run_make_data(const Invocation& call) {
     arguments.problems().push_back({"--out is empty", "flag --out", "name a new or empty folder: --out=DIR"});
   const DataOptions options = take_options(arguments, entry);
   const bool tables = options.contains(kTables);
-  // The default is the seed of a run, so that the tables are those that the run would draw itself.
+  // The default is the seed of a run, so that the tables are the same as those that the run would draw itself.
   const std::int64_t seed = arguments.integer("seed", tables ? entry.defaults.value("train.seed", std::int64_t{0}) : 0, 0);
   arguments.finish("make-data");
   if (!entry.make_data) {

@@ -65,7 +65,7 @@ void check_name(const std::string& name, std::span<const Entry> recipes) {
     throw UsageError({millrace::quoted(name) + " can't be the name of a recipe", "millrace new",
                       "begin with a lower-case letter; continue with lower-case letters, digits and underscores (60 at most)"});
   }
-  // The name would be used as a namespace and as the name of a program.
+  // refused, because the name would be used as a namespace and as the name of a program
   if (std::find(kForbidden.begin(), kForbidden.end(), name) != kForbidden.end()) {
     throw UsageError(
         {millrace::quoted(name) + " can't be the name of a recipe: the word means something else in C++, CMake or Millrace",

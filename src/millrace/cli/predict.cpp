@@ -57,7 +57,7 @@ std::string predict_help(const Invocation& call) {
   return text;
 }
 
-// Shows the number of rows done, in a line that is overwritten. On terminals only.
+// Shows the number of rows done, in a line that is overwritten. Shown on terminals only.
 class RowsLine {
  public:
   ~RowsLine() {

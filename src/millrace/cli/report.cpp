@@ -42,7 +42,7 @@ bool begins_as_a_page(const std::filesystem::path& file) {
     std::string begin(std::min<std::uint64_t>(page.size(), kBegin.size()), '\0');
     page.read(0, std::as_writable_bytes(std::span(begin)));
     return kBegin.starts_with(begin);
-  } catch (const DataError&) {  // a folder, a device, or a file that can't be read
+  } catch (const DataError&) {  // `file` is a folder or a device, or can't be read
     return false;
   }
 }
@@ -55,7 +55,7 @@ void refuse_other_file(const std::filesystem::path& file, const std::string& fla
                     "name another file with --out, or move that file away"});
 }
 
-// A text that changes when a run has something new to show.
+// A text that is different each time a run has something new to show.
 std::string state_of(const std::vector<std::filesystem::path>& folders) {
   std::string state;
   for (const auto& folder : folders) {
@@ -109,7 +109,7 @@ int follow(const std::vector<std::filesystem::path>& folders, const std::filesys
     }
     server.serve(Clock::now() + std::chrono::seconds(1), stop);
   }
-  write_atomically(Fs::real(), file, page_of(folders));  // the last page does not reload itself
+  write_atomically(Fs::real(), file, page_of(folders));  // without a reload time, because nothing new will come
   return 0;
 }
 

@@ -8,7 +8,7 @@
 namespace millrace::cli {
 namespace {
 
-constexpr std::size_t kWidth = 100;  // characters of the table if the user chooses no columns
+constexpr std::size_t kWidth = 100;  // width of the table in characters, if the user chooses no columns
 
 constexpr std::string_view kRunsHelp =
     R"(Lists the run folders below ./runs, newest first. A run that was "stopped", or that "died" (millrace doctor FOLDER says of what), is

@@ -37,7 +37,7 @@ RECIPE may be left out: a run knows its recipe. A warning names each field that 
 sample with such a value.
 )";
 
-constexpr std::int64_t kDescribed = 4;  // below a table, the origin of this many samples is printed
+constexpr std::int64_t kDescribed = 4;  // the origins of at most this many samples are printed below a table
 
 struct Shown {
   std::filesystem::path output;  // "" = draw no pictures
@@ -119,7 +119,7 @@ class ShownGroup {
     return names;
   }
 
-  // The name of a value of a field, such as the name of a label's class; the number itself if it has no name.
+  // The name of a value of a field, such as the name of a label's class. The number itself, if the value has no name.
   [[nodiscard]] std::string word_of(const std::string& field, std::int64_t value) const {
     const auto words = facts_.fields.find(field);
     const bool has_name = words != facts_.fields.end() && value >= 0 && value < std::ssize(words->second.names);
@@ -152,7 +152,7 @@ class ShownGroup {
                    .samples = names_of_rows(),
                    .description = facts_.read_as};
     if (const auto words = facts_.fields.find(name); words != facts_.fields.end()) seen.words = words->second;
-    if (values.dim() > 0 && values.size(0) != group_.rows()) {  // a recipe may make a single value from a whole batch
+    if (values.dim() > 0 && values.size(0) != group_.rows()) {  // a value that belongs to the whole batch, not to its rows
       seen.samples.clear();
       for (std::int64_t i = 0; i < values.size(0); ++i) seen.samples.push_back("row " + std::to_string(i));
     }
@@ -197,7 +197,7 @@ class ShownGroup {
   const Facts& facts_;
 };
 
-// Takes --from and adds the words of that run's config.
+// Takes --from and adds the config of that run to the words.
 std::filesystem::path take_from(Arguments& arguments) {
   const auto from = arguments.value("from");
   if (!from) return {};

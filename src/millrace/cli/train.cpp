@@ -47,7 +47,7 @@ Precedence: flag > environment (MILLRACE_OPTIM__LEARNING_RATE=1e-3) > files in o
 recipe's defaults. A path in a file is searched next to that file, then in the current folder.
 )";
 
-// Writes the report. A failure is only a warning, because the run itself has finished.
+// Writes the report. If that fails, only warns, because the run itself has finished.
 void leave_report(const std::filesystem::path& run, telemetry::Console& console) {
   try {
     console.line("report " + runs::write_report(run).string());
@@ -56,7 +56,7 @@ void leave_report(const std::filesystem::path& run, telemetry::Console& console)
   }
 }
 
-// If this run followed the doctor's advice for an earlier run in the same parent folder, logs the gain.
+// If this run followed the doctor's advice for an earlier run in the same parent folder, logs the measured gain.
 void note_remedy(const std::filesystem::path& run, telemetry::Console& console) {
   std::optional<runs::LedgerLine> line = runs::followed_remedy(run);
   if (!line) return;

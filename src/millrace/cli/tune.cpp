@@ -54,12 +54,13 @@ const std::vector<std::string> kAllow = {"precision", "batch_size", "accumulatio
 
 constexpr std::string_view kOfATunedConfig = " times as fast";  // part of the heading of each tuned config
 
-// True for a file that the result would replace and that no search wrote, such as the config that is tuned.
+// True for a file at the result's path that no search wrote, such as the config that is tuned. The result would replace this
+// file.
 bool is_other_file(const std::filesystem::path& file) {
   if (!Fs::real().exists(file)) return false;
   try {
     return Fs::real().read_file(file).find(kOfATunedConfig) == std::string::npos;
-  } catch (const FsError&) {  // a folder, or a file that can't be read
+  } catch (const FsError&) {  // `file` is a folder, or can't be read
     return true;
   }
 }
@@ -164,7 +165,7 @@ std::string line_of(const doctor::Trial& trial) {
 }
 
 void write_to_ledger(const doctor::Trial& trial, const std::string& recipe) {
-  if (trial.runs == 0 || trial.candidate.back) return;  // the old value of a key has no predicted gain
+  if (trial.runs == 0 || trial.candidate.back) return;  // there is no prediction to record for a key's old value
   runs::write_down({.finding = trial.candidate.finding,
                     .setting = doctor::text_of(trial.candidate.set),
                     .expected = trial.candidate.expected,

@@ -21,7 +21,7 @@ std::string first_word_of(const std::filesystem::path& file) {
   return word;
 }
 
-// Finds a line "<key> 12" and returns the number.
+// Finds a line such as "<key> 12" in the file and returns its number.
 std::optional<std::int64_t> count_of(const std::filesystem::path& file, const std::string& key) {
   std::ifstream stream(file);
   for (std::string line; std::getline(stream, line);) {
@@ -33,8 +33,8 @@ std::optional<std::int64_t> count_of(const std::filesystem::path& file, const st
   return std::nullopt;
 }
 
-// The folder of the control group that limits this process's memory. It belongs to version 2 or, if there is no such group, to
-// the memory controller of version 1. In a container the group is the root of the mounted file system.
+// The folder of the control group that limits this process's memory: a group of version 2, otherwise of the memory controller of
+// version 1. In a container the group is the root of the mounted file system.
 std::filesystem::path memory_group(const std::filesystem::path& root) {
   std::filesystem::path mounted = root / "sys/fs/cgroup";
   std::ifstream stream(root / "proc/self/cgroup");
@@ -83,10 +83,10 @@ bool has_any(const std::string& text, std::initializer_list<std::string_view> wo
   return std::ranges::any_of(words, [&](std::string_view word) { return text.find(word) != std::string::npos; });
 }
 
-constexpr std::string_view kStopped = "stopped by ";  // the beginning of the watchdog's line when it ends a run on a signal
+// the beginning of the line that the watchdog logs when it ends a run after a signal
+constexpr std::string_view kStopped = "stopped by ";
 
-// The watchdog's line about a standstill that lasted until the log ended, no matter what ended the log. Null if there is no
-// such line.
+// The watchdog's line about a standstill that lasted until the log ended, whatever ended the log. Null if there is no such line.
 const Json* standstill_of(const std::vector<Json>& lines) {
   for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
     const std::string kind = text_at(*line, {"kind"}), text = text_at(*line, {"text"});
@@ -175,14 +175,14 @@ bool cause_from_log(const std::vector<Json>& lines, const std::string& died, Cau
   return true;
 }
 
-// The machine on which the process ran, if this is another one: its boot and its counters are not those of this machine. "" for
-// this machine, or if the log does not name it.
+// The machine on which the process ran, if that was another machine. Its boot and its counters say nothing about this machine.
+// "" for this machine, or if the log does not name the machine.
 std::string other_machine(const Json* start) {
   const std::string host = start == nullptr ? "" : text_at(*start, {"system", "host"});
   return host == host_name() ? "" : host;
 }
 
-// True if a count of the processes that the kernel killed for lack of memory is known for both moments.
+// True if both moments have a count of the processes that the kernel killed for lack of memory, so that the two can be compared.
 bool counts_kills(const SystemMark& then, const SystemMark& now) {
   return (then.machine_kills && now.machine_kills) || (then.group_kills && now.group_kills && then.group_limit);
 }
@@ -236,7 +236,7 @@ SystemMark SystemMark::of(const Json& json) {
 }
 
 SystemMark system_mark(const std::string& of_group, const std::filesystem::path& root) {
-  // The folder comes from a log, so it is not trusted: only folders of control groups are read.
+  // The folder's path comes from a log and may be anything, so only folders of control groups are read.
   const bool known = of_group.starts_with((root / "sys/fs/cgroup").string()) && of_group.find("..") == std::string::npos;
   const std::filesystem::path group = known ? std::filesystem::path(of_group) : memory_group(root);
   SystemMark mark;
@@ -274,7 +274,7 @@ Cause cause_of(const std::vector<Json>& lines, bool alive, const SystemMark& now
   const std::string died = "died" + at;
   const SystemMark then = start == nullptr || !start->contains("system") ? SystemMark{} : SystemMark::of((*start)["system"]);
   if (cause_from_log(lines, died, cause)) return cause;
-  // A new container has another name, but the boot and the counters of its machine.
+  // A new container has another host name, but the same boot and counters as its machine.
   const std::string elsewhere = then.boot == now.boot ? "" : other_machine(start);
   if (elsewhere.empty() && cause_from_system(lines, then, now, died, cause)) return cause;
   if (!launcher.empty()) {

@@ -14,11 +14,11 @@ namespace millrace::doctor {
 // Marks a moment in the life of a process: its control group, the boot of the machine, and how often memory had run out. Values
 // that the system does not report are nullopt or "".
 struct SystemMark {
-  std::string group;                          // folder of the control group that limits the process's memory
-  std::string boot;                           // a text that is different after each boot
-  std::optional<std::int64_t> group_kills;    // processes in this group that the kernel has killed because memory ran out
-  std::optional<std::int64_t> machine_kills;  // processes on the whole machine that the kernel has killed because memory ran
-                                              // out
+  std::string group;                        // folder of the control group that limits the process's memory
+  std::string boot;                         // a text that is different after each boot
+  std::optional<std::int64_t> group_kills;  // number of processes in this group that the kernel has killed because memory ran out
+  std::optional<std::int64_t> machine_kills;  // number of processes on the whole machine that the kernel has killed because
+                                              // memory ran out
   std::optional<std::uint64_t> group_limit;   // bytes of memory that the group may use
   [[nodiscard]] Json to_json() const;
   [[nodiscard]] static SystemMark of(const Json& json);  // reads to_json()'s result; accepts any JSON
@@ -41,7 +41,7 @@ struct Cause {
 // holds the run's lock. `now`: the present system_mark() of the process's group.
 [[nodiscard]] Cause cause_of(const std::vector<Json>& lines, bool alive, const SystemMark& now);
 
-// The process's control group; "" if its log does not name it.
+// Returns the control group of a process, from the process's log lines; "" if the lines do not name the group.
 [[nodiscard]] std::string group_of(const std::vector<Json>& lines);
 // The lines of each process of a run, the oldest process first. `log`: the text of its log.jsonl, which may hold anything.
 [[nodiscard]] std::vector<std::vector<Json>> processes_in(const std::string& log);

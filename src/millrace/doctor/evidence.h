@@ -29,11 +29,11 @@ struct Evidence {
     std::int64_t bad_samples = 0, good_samples = 0;
     struct Slow {
       std::string file;
-      double excess_seconds = 0;  // time of the file's slow reads beyond the usual time
-      double times = 0;           // the time of a sample, as a multiple of the usual time
-      double quick = 0;           // share of its reads that took the usual time
-      std::string sample;         // the place of the sample that took longest
-      double sample_times = 0;    // the time of the slowest sample, as a multiple of the usual time
+      double excess_seconds = 0;  // how much longer the file's slow reads took, in total, than the usual time
+      double times = 0;           // the time of a sample of this file, as a multiple of the usual time
+      double quick = 0;           // share of the file's reads that took the usual time
+      std::string sample;         // the file's sample that took longest
+      double sample_times = 0;    // the time of that sample, as a multiple of the usual time
     };
     std::vector<Slow> slow;  // the slowest file first
   };
@@ -45,7 +45,8 @@ struct Evidence {
     std::int64_t every_epochs = 0;
   };
 
-  // Results of the doctor's trials during the run. Each trial is made at most once and runs steps without their update.
+  // Results of the doctor's trials during the run. Each trial is made at most once and runs steps that do not update the
+  // weights.
   struct Experiments {
     struct Format {
       std::string from, to;  // "fp32", "bf16"
@@ -126,8 +127,8 @@ struct Evidence {
   struct SkippedInput {
     bool all = false;          // true: all batches that may belong to skipped steps were read again
     std::int64_t samples = 0;  // number of samples with values that are not finite
-    std::string first;         // the first sample with such values: its name, the field, the number of values, their place; ""
-                               // = all values that were read again are finite
+    std::string first;         // the first sample with such values: its name, the field, the number of values, the position of
+                               // the first one; "" = all values that were read again are finite
     bool prepared = false;     // true: the values read are finite, and prepare() made values from them that are not
   };
 
@@ -159,12 +160,11 @@ struct Evidence {
     std::vector<ObjectiveLines> objectives;  // in the recipe's order
     std::int64_t skipped = 0;                // number of steps in the stretch that were skipped because gradients were not finite
     SkippedInput input;                      // result of reading the input of skipped steps again
-    std::int64_t spikes = 0;                 // number of steps in the stretch that were left out because the loss or the gradient
-                                             // jumped
-    bool scaled = false;                     // true: half precision with a loss scale, which skips steps while it adapts
-    bool has_bf16 = false;                   // true: the device computes in bf16 at full speed
-    std::optional<Blind> blind;              // for the first objective; nullopt: the recipe names no such answer
-    std::vector<double> validation;          // validation losses of the first objective, the oldest first
+    std::int64_t spikes = 0;         // number of steps in the stretch that were left out because the loss or the gradient jumped
+    bool scaled = false;             // true: half precision with a loss scale, which skips steps while it adapts
+    bool has_bf16 = false;           // true: the device computes in bf16 at full speed
+    std::optional<Blind> blind;      // the answer for the first objective; nullopt: the recipe names no such answer
+    std::vector<double> validation;  // validation losses of the first objective, the oldest first
     std::optional<Judged> judged;
     std::vector<Clamp> clamps;
     bool stops_early = false;  // true: train.early_stop_patience is set
@@ -174,7 +174,7 @@ struct Evidence {
   struct Target {
     std::string key;   // "targets.train_it_per_s"
     std::string what;  // "training"
-    std::string unit;  // "it/s"; "" = a share
+    std::string unit;  // "it/s"; "" = the speed is a share, without a unit
     double asked = 0, measured = 0;
     bool at_most = false;
     [[nodiscard]] bool met() const noexcept { return at_most ? measured <= asked : measured >= asked; }
@@ -220,8 +220,8 @@ struct Evidence {
   std::optional<Launches> launches;
   std::optional<CpuClock> clock;  // nullopt if the system reports no clock, or if there are no two minutes to compare yet
   Input input;
-  std::optional<double> copied_floats;  // share of the bytes of a batch copied to the device that belong to floats of 4 or 8
-                                        // bytes
+  // share of the bytes of a batch copied to the device that belong to floats of 4 or 8 bytes
+  std::optional<double> copied_floats;
   Often log, snapshot, validation;
   Memory memory;
   Numbers numbers;

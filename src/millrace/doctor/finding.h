@@ -15,8 +15,8 @@ namespace millrace::doctor {
 enum class Stake : std::uint8_t { time, machine, run };
 
 struct Finding {
-  // The share of the loop's time that the remedy saves: with 0.32 the same steps take 0.68 of the time. Computed from the run's
-  // own accounts of time.
+  // The share of the loop's time that the remedy saves: with 0.32 the same steps take 0.68 of the time. The share is computed
+  // from the run's own accounts of time.
   struct Gain {
     double likely = 0, low = 0, high = 0;
   };

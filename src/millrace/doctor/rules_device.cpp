@@ -20,7 +20,7 @@ double step_share(const Evidence& e) { return e.share(Phase::forward) + e.share(
 
 }  // namespace
 
-// Applies only on a GPU, because there each copy between devices causes a wait or a gap.
+// Fires if a step copies tensors between devices. Only on a GPU, because only there such a copy causes a wait or a gap.
 Found wrong_device(const Evidence& e) {
   if (!e.on_gpu || !e.census || e.census->copies == 0) return std::nullopt;
   const double share = e.census->copied_seconds / std::max(e.census->seconds, 1e-9);
@@ -35,7 +35,8 @@ Found wrong_device(const Evidence& e) {
                  .gain = gain_of(share * step_share(e), 0.5)};
 }
 
-// Fires if GPU memory is reserved in pieces that are too small for requests. That does no harm while enough memory is free.
+// Fires if GPU memory is reserved in pieces that are too small for requests. While enough memory is free, that does no harm, and
+// the rule does not fire.
 Found fragmented(const Evidence& e) {
   const auto held = static_cast<double>(std::max(e.memory.most_held, e.memory.step_peak));
   const auto kept = static_cast<double>(e.memory.used), room = static_cast<double>(e.memory.room);
@@ -60,7 +61,7 @@ Found changing_shapes(const Evidence& e) {
                  .gain = std::nullopt};
 }
 
-// Fires if ranks wait for a slow rank. The slowest rank waits least.
+// Fires if ranks wait for a slow rank, which is the rank that waits least.
 Found uneven_ranks(const Evidence& e) {
   if (e.ranks.size() < 2 || e.times.loop() <= 0) return std::nullopt;
   const auto last = std::ranges::min_element(e.ranks, {}, &Evidence::RankTimes::reduction);
@@ -81,7 +82,7 @@ Found uneven_ranks(const Evidence& e) {
                                    : "check what else uses its cores or its GPU, and whether that GPU is slower",
                  .key = {},
                  .value = {},
-                 // The gain if the slowest rank were as fast as the mean of the others.
+                 // The gain is what the run would save if the slowest rank were as fast as the mean of the others.
                  .gain = gain_of(lost * others / static_cast<double>(e.ranks.size()), 0.5)};
 }
 

@@ -9,14 +9,15 @@ namespace {
 
 using telemetry::Phase;
 
-constexpr double kWaits = 0.10;       // share of the time from which waiting for data is reported
-constexpr double kWorthIt = 0.05;     // a remedy is suggested only if it gains at least this
-constexpr double kExplains = 0.5;     // share of the reading time from which slow files are the cause
-constexpr double kMostlyQuick = 0.5;  // if at least this share of a file's reads take the usual time, single samples are slow,
-                                      // not the file
-constexpr double kComputes = 0.5;     // share of CPU time from which readers slow each other down
-constexpr int kMostSleepers = 32;     // the largest suggested number of readers, if they mostly wait
-constexpr double kHandOver = 4e-4;    // seconds to receive a batch from a worker of a DataLoader
+constexpr double kWaits = 0.10;    // share of the time from which waiting for data is reported
+constexpr double kWorthIt = 0.05;  // a remedy is suggested only if it gains at least this
+constexpr double kExplains = 0.5;  // share of the reading time from which slow files are the cause
+// if at least this share of a file's reads take the usual time, its slow samples are to blame, not the file
+constexpr double kMostlyQuick = 0.5;
+// if readers use a core for at least this share of their time, more readers than cores slow each other down
+constexpr double kComputes = 0.5;
+constexpr int kMostSleepers = 32;     // the most readers that are suggested, if readers mostly wait
+constexpr double kHandOver = 4e-4;    // seconds that the loop needs to receive a batch from a worker of a DataLoader
 constexpr double kManyThreads = 1.2;  // if a step uses more cores than this, its threads wait for each other
 constexpr double kHeldUp = 0.8;       // share of the readers' time on shared cores in which such a step makes no progress
 
@@ -43,7 +44,8 @@ bool waits(const Evidence& e) { return steady_wait(e) >= kWaits * e.times.loop()
 bool by_slow_files(const Evidence& e) { return excess(e.input) > kExplains * e.input.read_seconds; }
 bool by_single_samples(const Evidence& e) { return e.input.slow.front().quick >= kMostlyQuick; }
 
-// A DataLoader returns batches in order, so all its workers wait for a slow sample. Millrace's readers overtake it.
+// The gain without slow samples. A DataLoader returns batches in order, so all its workers wait for a slow sample. Millrace's
+// other readers continue meanwhile.
 Finding::Gain gain_without_slow(const Evidence& e) {
   const int at_once = e.script ? 1 : std::max(e.input.readers, 1);
   const double held_up = std::min(e.times.of(Phase::data_wait), excess(e.input) / at_once);
@@ -67,10 +69,10 @@ double hand_over(const Evidence& e) {
   return e.script && e.input.readers == 0 ? kHandOver * static_cast<double>(e.times.steps) : 0;
 }
 
-// True if the number of readers is the user's choice. This is always so for a DataLoader, which never changes its own number.
+// True if the user set the number of readers. Always true for a DataLoader, which never changes its number of workers.
 bool by_user(const Evidence& e) { return e.input.readers_by_user || (e.script && e.script->loader); }
 
-// A script's loop that reads its data itself gains at most the time of reading.
+// The gain with this number of readers. If a script's loop reads its data itself, the gain is at most the time of reading.
 double gain_with(const Evidence& e, int readers) {
   const double gain = 1 - (seconds_with(e, readers) + hand_over(e)) / e.times.loop();
   const bool reads_itself = e.script && e.input.readers == 0;
@@ -114,7 +116,7 @@ Finding set(std::string what, std::string key, std::string value, std::optional<
           .gain = gain};
 }
 
-// A bad sample counts again in each epoch.
+// Fires if samples could not be read. A bad sample counts again in each epoch.
 Found bad_samples(const Evidence& e) {
   if (e.input.bad_samples <= 0) return std::nullopt;
   return Finding{.id = {},
@@ -184,13 +186,13 @@ Found cache_off(const Evidence& e) {
              "data.cache", "ram", gain_of(gain));
 }
 
-// Fires if reading is too slow although the run has as many readers as the cores allow.
+// Fires if reading is too slow although the run has as many readers as the cores can serve.
 Found input_bound(const Evidence& e) {
   if (!waits(e) || by_slow_files(e) || cache_off(e) || too_many_workers(e) || threads_in_workers(e)) return std::nullopt;
   const bool more_would_help = by_user(e) && gain_with(e, enough_readers(e)) >= kWorthIt && enough_readers(e) > e.input.readers;
-  if (more_would_help) return std::nullopt;  // the rules no_readers and few_readers report it
+  if (more_would_help) return std::nullopt;  // the rules no_readers and few_readers report this case
   double gain = e.share(Phase::data_wait);
-  if (e.script) {  // a script also waits for the other work of its workers
+  if (e.script) {  // a script also waits while its workers do other work than reading
     gain = std::min(steady_wait(e), e.input.read_seconds / std::max(e.input.readers, 1)) / e.times.loop();
     if (gain < kWaits || e.input.read_seconds < 3 * hand_over(e)) return std::nullopt;
   }

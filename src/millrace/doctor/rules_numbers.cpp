@@ -13,25 +13,26 @@ namespace {
 using LossLine = Evidence::LossLine;
 using ObjectiveLines = Evidence::ObjectiveLines;
 
-constexpr double kSkipsWithScale = 0.10;  // share of skipped steps that is normal with a loss scale, which skips steps while it
-                                          // adapts
-constexpr double kSpikes = 0.05;          // share of steps
-constexpr std::size_t kSame = 6;          // number of consecutive log lines
+// share of skipped steps that is normal with a loss scale, which skips steps while it adapts
+constexpr double kSkipsWithScale = 0.10;
+constexpr double kSpikes = 0.05;  // share of the steps that were left out as spikes
+constexpr std::size_t kSame = 6;  // number of consecutive log lines that must show the fault
 constexpr std::int64_t kPinnedSteps = 200;
-constexpr double kPinned = 0.007;   // relative to the loss of the blind answer; 0.007 is 0.02 nats if the blind loss is the
-                                    // entropy of a text's characters
-constexpr double kVanished = 1e-8;  // a loss below this leaves nothing to learn
-// A loss jumps if it exceeds the median of the log lines before it by this many median absolute deviations, and by this share of
-// that median.
+// largest distance from the loss of the blind answer, relative to that loss; 0.007 is 0.02 nats if that loss is the entropy of a
+// text's characters
+constexpr double kPinned = 0.007;
+constexpr double kVanished = 1e-8;  // if the loss is below this, there is nothing left to learn
+// A loss jumps if it exceeds the median of the preceding log lines by this many median absolute deviations, and by this share of
+// the median.
 constexpr double kJumpDeviations = 6, kJumpPart = 0.2;
 constexpr std::ptrdiff_t kLinesBefore = 8, kMostLinesBefore = 12;
-constexpr std::int64_t kStepsOfALine = 10;  // a line that averages fewer steps shows single batches, so it is ignored
+constexpr std::int64_t kStepsOfALine = 10;  // a line that averages fewer steps depends on single batches, so it is ignored
 constexpr int kJumps = 3;
 constexpr double kSaturated = 0.5;
 constexpr double kVanishes = 1e-12, kExplodes = 300;
-constexpr std::size_t kRises = 5;      // number of consecutive validations
-constexpr double kHigh = 0.9;          // share of the memory that may be used
-constexpr double kWorthSaving = 0.05;  // share of the memory in use
+constexpr std::size_t kRises = 5;      // number of consecutive validations in which the loss rose
+constexpr double kHigh = 0.9;          // memory in use, as a share of the memory that may be used
+constexpr double kWorthSaving = 0.05;  // memory that recompute saves, as a share of the memory in use
 
 bool is_high(const Evidence::Memory& memory) {
   return memory.room > 0 && static_cast<double>(memory.used) >= kHigh * static_cast<double>(memory.room);
@@ -48,14 +49,14 @@ std::string loss_of(const Evidence& e, const ObjectiveLines& objective) {
   return e.numbers.objectives.size() > 1 ? "the loss of " + objective.name : "the loss";
 }
 
-// The first objective for which the test is true; null if it is true for none of them.
+// The first objective for which `is_so` is true; null if there is none.
 template <class Test>
 const ObjectiveLines* objective_with(const Evidence& e, Test is_so) {
   const auto found = std::ranges::find_if(e.numbers.objectives, is_so);
   return found == e.numbers.objectives.end() ? nullptr : &*found;
 }
 
-// True if there are at least kSame log lines and the test is true for the last kSame of them.
+// True if there are at least kSame log lines and `is_so` is true for the last kSame lines.
 template <class Test>
 bool all_of_last(const std::vector<LossLine>& lines, Test is_so) {
   constexpr auto kCount = static_cast<std::ptrdiff_t>(kSame);
@@ -69,7 +70,7 @@ bool is_flat(const ObjectiveLines& objective) {
   return all_of_last(objective.lines, [&](const LossLine& line) { return std::abs(line.loss - now) <= 1e-7 * std::abs(now); });
 }
 
-// True if the line's loss is far above the losses of the lines before it.
+// True if the loss of this line is far above the losses of the preceding lines.
 bool jumps(std::vector<LossLine>::const_iterator first, std::vector<LossLine>::const_iterator line) {
   if (line - first < kLinesBefore || line->step - std::prev(line)->step < kStepsOfALine) return false;
   std::vector<double> before;
@@ -93,7 +94,8 @@ int jumps_of(const ObjectiveLines& objective) {
 
 }  // namespace
 
-// If the input of skipped steps is not finite, that is the cause, and other remedies are not suggested.
+// Fires if steps were skipped because values were not finite. If the input of these steps is not finite, the input is the cause,
+// and no other remedy is suggested.
 Found not_finite(const Evidence& e) {
   const Evidence::SkippedInput& input = e.numbers.input;
   const std::int64_t steps = std::max(e.times.steps, e.numbers.skipped);
@@ -127,7 +129,7 @@ Found not_finite(const Evidence& e) {
   return finding;
 }
 
-// Fires only with optim.spike_zscore, because steps are left out only then.
+// Fires if steps were left out as spikes, which happens only with optim.spike_zscore.
 Found spikes(const Evidence& e) {
   const double share = static_cast<double>(e.numbers.spikes) / static_cast<double>(std::max<std::int64_t>(e.times.steps, 1));
   if (share < kSpikes) return std::nullopt;
@@ -168,7 +170,7 @@ Found loss_vanished(const Evidence& e) {
                  .gain = std::nullopt};
 }
 
-// Uses the means between log lines. optim.spike_zscore uses single steps instead.
+// Fires if the loss jumps often. Judges by the means in log lines; optim.spike_zscore judges single steps.
 Found loss_spiking(const Evidence& e) {
   const ObjectiveLines* jumping =
       objective_with(e, [](const ObjectiveLines& objective) { return jumps_of(objective) >= kJumps; });
@@ -259,7 +261,8 @@ Found overfitting(const Evidence& e) {
              "train.early_stop_patience", std::to_string(kRises), std::nullopt);
 }
 
-// States the cost of the remedy instead of a gain, because recompute saves memory but no time.
+// Fires if memory is short and recompute would save enough. States the cost of this remedy instead of a gain, because recompute
+// saves memory but no time.
 Found recompute_needed(const Evidence& e) {
   const auto& recompute = e.experiments.recompute;
   if (!is_high(e.memory) || !recompute) return std::nullopt;

@@ -11,17 +11,20 @@ namespace {
 
 using telemetry::Phase;
 
-constexpr double kRespawns = 0.03;  // share of the loop's time from which starting workers is reported
+constexpr double kRespawns = 0.03;  // if starting workers takes at least this share of the loop's time, it is reported
 constexpr double kWorthAChange = 0.05;
 constexpr double kAllBusy = 0.85;  // if more than this share of the cores is busy, workers wait for cores
-constexpr double kInWay = 0.10;    // share of the loop's time that it waits for data or for a core
-constexpr double kCopiesUnpinned = 0.03, kPinnedSaves = 0.7;  // share of the time for copies; the part that pinned memory saves
+constexpr double kInWay = 0.10;    // share of the loop's time in which the loop waits for data or for a core
+// kCopiesUnpinned: share of the time spent on copies; kPinnedSaves: the part of this share that pinned memory saves
+constexpr double kCopiesUnpinned = 0.03, kPinnedSaves = 0.7;
 constexpr double kItems = 0.03;
-constexpr int kOwnTasks = 3;  // threads of a worker that computes in a single thread: its own, its queue's and the allocator's
-constexpr double kInPython = 0.4;  // share of the samples
+// number of threads in a worker that computes in a single thread: its own, its queue's and the allocator's
+constexpr int kOwnTasks = 3;
+constexpr double kInPython = 0.4;  // share of the samples that found the loop's thread in Python's own code
 constexpr std::int64_t kEnoughLooks = 50;
-constexpr double kFaultsPerStep = 1000, kInKernel = 0.04;  // page faults of a step; share of the CPU time
-constexpr double kFaultSeconds = 1.4e-6;                   // seconds that a page fault costs a step, including evicted caches
+// kFaultsPerStep: page faults in a step; kInKernel: share of the CPU time that is spent in the kernel
+constexpr double kFaultsPerStep = 1000, kInKernel = 0.04;
+constexpr double kFaultSeconds = 1.4e-6;  // seconds that a page fault costs a step, including evicted caches
 
 const Script::Loader* loader_of(const Evidence& e) { return e.script && e.script->loader ? &*e.script->loader : nullptr; }
 
@@ -36,7 +39,7 @@ Found changed(std::string what, Finding::Change change, std::string where, std::
 
 std::string at(const std::string& where) { return where.empty() ? "" : " (" + where + ")"; }
 
-// The line in which each `from` is replaced by `to`.
+// The line, with `to` in place of each `from`.
 std::string rewritten(std::string line, std::string_view from, std::string_view to) {
   for (std::size_t at = 0; (at = line.find(from, at)) != std::string::npos; at += to.size()) line.replace(at, from.size(), to);
   return line;
@@ -48,8 +51,8 @@ std::string short_duration(double seconds) {
 
 std::string workers_text(int workers) { return std::to_string(workers) + (workers == 1 ? " worker" : " workers"); }
 
-// The time of the stretch if the loop read its batches itself, without processes that compete for its cores. While all cores
-// are busy, time that workers wait for a core does not count as reading.
+// The time that the stretch would have taken if the loop read its batches itself, without processes that compete for its cores.
+// While all cores are busy, workers also wait for a core, and that wait does not count as reading.
 double seconds_without_workers(const Evidence& e) {
   const double work = work_seconds(e), loop = e.times.loop();
   const double waited = std::max(0.0, e.core_wait_seconds.value_or(0) - e.others.value_or(0) * loop);
@@ -58,7 +61,7 @@ double seconds_without_workers(const Evidence& e) {
   return work - std::min(waited, work / 2) + read;
 }
 
-// Fires if the loop waits in each pass until far more workers have started than it needs.
+// Fires if the script has far more workers than the loop needs and the loop waits in each pass until all have started.
 Found many_starts(const Evidence& e, const Script::Loader& loader) {
   const int enough = enough_readers(e);
   const double lost = restart_seconds(e);
@@ -92,8 +95,8 @@ Found workers_respawn(const Evidence& e) {
                  change_of(*e.script, {{"loader.persistent", true}}), loader.where, gain_of(lost / e.times.loop()));
 }
 
-// Workers cost time when they start. While they hand over batches, they compete with the loop for cores. That can be measured
-// only if no other program uses the cores.
+// Fires if workers cost more time than they save. Workers cost time when they start, and they compete with the loop for cores
+// while they hand over batches. This can be measured only if no other program uses the cores.
 Found too_many_workers(const Evidence& e) {
   const Script::Loader* const loader = loader_of(e);
   if (loader == nullptr || loader->workers == 0 || e.input.read_seconds <= 0) return std::nullopt;
@@ -109,8 +112,8 @@ Found too_many_workers(const Evidence& e) {
                  change_of(*e.script, settings), loader->where, gain_of(gain, 0.25));
 }
 
-// The cost of more threads depends on the work of the threads, so no gain is predicted. Threads that are not torch's belong to
-// OpenCV or to a BLAS.
+// Fires if workers use several threads. Predicts no gain, because the cost of more threads depends on what the threads do.
+// Threads that are not torch's belong to OpenCV or to a BLAS.
 Found threads_in_workers(const Evidence& e) {
   const Script::Loader* const loader = loader_of(e);
   if (loader == nullptr || loader->workers == 0) return std::nullopt;
@@ -130,8 +133,8 @@ Found threads_in_workers(const Evidence& e) {
   return changed(what, change_of(*e.script, {{"loader.worker_init", one_thread}}), loader->where, std::nullopt);
 }
 
-// The workers of a validation read its next batches while the loop computes. They need cores in addition to those of the loop's
-// threads.
+// Fires if validations wait for data. The workers of a validation read its next batches while the loop computes, so they need
+// cores in addition to those of the loop's threads.
 Found validation_input(const Evidence& e) {
   if (!e.script || !e.script->validation_input || e.script->validation_input->workers > 0) return std::nullopt;
   const Script::ValidationInput& input = *e.script->validation_input;
@@ -148,7 +151,7 @@ Found validation_input(const Evidence& e) {
       change_of(*e.script, {{"data.workers", workers}, {"loader.persistent", true}}), input.where, gain_of(gain));
 }
 
-// The GPU can copy only pinned memory by itself.
+// Fires if copies to the GPU take long and their host memory is not pinned. The GPU can copy by itself only from pinned memory.
 Found not_pinned(const Evidence& e) {
   const Script::Loader* const loader = loader_of(e);
   if (loader == nullptr || loader->pinned || !e.on_gpu || e.share(Phase::copy) < kCopiesUnpinned) return std::nullopt;
@@ -158,8 +161,8 @@ Found not_pinned(const Evidence& e) {
                  gain_of(kPinnedSaves * e.share(Phase::copy), 0.4));
 }
 
-// On a GPU the host waits for all work that it launched before. The GPU works meanwhile. The lost time is the time in which the
-// GPU then waits for the host.
+// Fires if the loop often reads single values. On a GPU such a read waits for all work that was launched before, while the GPU
+// works on. The lost time is the time in which the GPU then waits for the host.
 Found item_in_loop(const Evidence& e) {
   if (!e.script || !e.script->item_calls) return std::nullopt;
   const Script::ItemCalls& calls = *e.script->item_calls;
@@ -172,7 +175,8 @@ Found item_in_loop(const Evidence& e) {
            (work_seconds(e) / e.times.loop());
   else if (e.gpu)
     gain = std::min(share, (1 - e.gpu->utilisation) * (work_seconds(e) / e.times.loop()));
-  if (calls.count > 0 && e.on_gpu && calls.count < e.times.steps) return std::nullopt;  // values are read only at log lines
+  // fewer reads than steps: values are read only at log lines
+  if (calls.count > 0 && e.on_gpu && calls.count < e.times.steps) return std::nullopt;
   if (gain.value_or(share) < kItems) return std::nullopt;
   Finding::Change change{.text = e.on_gpu ? "detach() in the loop, and item() every 50 steps"
                                           : "computing with whole tensors instead of single values"};
@@ -189,8 +193,9 @@ Found item_in_loop(const Evidence& e) {
                  std::move(change), calls.where, gain ? std::optional(gain_of(*gain, 0.3)) : std::nullopt);
 }
 
-// A sample names the line at which a stretch of Python code ended. One stretch appears at several lines, so the gain includes
-// all lines. Reading is excluded, because its time is in data_wait or in the workers.
+// Fires if Python's own code takes much of the loop's time. A sample names the line at which a stretch of Python code ended. One
+// stretch appears at several lines, so the gain includes all lines. Reading is excluded, because its time is in data_wait or in
+// the workers.
 Found gil_bound(const Evidence& e) {
   if (!e.script || !e.script->python || e.script->python->samples < kEnoughLooks || item_in_loop(e)) return std::nullopt;
   const Script::PythonLooks& looks = *e.script->python;
@@ -213,8 +218,8 @@ Found gil_bound(const Evidence& e) {
       .where = has_line ? looks.where : ""};
 }
 
-// The kernel's share is a lower bound of the cost, because a new page must be cleared, and it evicts other pages from the
-// caches.
+// Fires if page faults take much of a step. The time in the kernel is a lower bound of their cost, because a new page must also
+// be cleared, and it evicts other pages from the caches.
 Found page_faults(const Evidence& e) {
   if (!e.script || !e.script->faults || e.script->faults->below_headrace_run || e.times.steps <= 0) return std::nullopt;
   const Script::Faults& faults = *e.script->faults;

@@ -12,9 +12,10 @@ namespace {
 
 using telemetry::Phase;
 
-// In each line: the share of the loop's time from which a rule fires, and the share that should remain after the remedy.
+// Each line has two shares of the loop's time: the rule fires from the first share on, and the second share should remain after
+// the remedy.
 constexpr double kLogs = 0.03, kFewLogs = 0.005;
-constexpr double kWriter = 0.05;  // share of the time in which the writer of log lines has the loop's core
+constexpr double kWriter = 0.05;  // share of the time in which the thread that writes log lines has the loop's core
 constexpr double kSaves = 0.05, kFewSaves = 0.01;
 constexpr double kValidates = 0.40, kFewValidations = 0.10;
 constexpr double kFixed = 0.6;  // share of a step's time that does not depend on the number of rows
@@ -23,25 +24,27 @@ constexpr double kFasterLayout = 1.10;
 constexpr double kRecomputes = 0.03;
 constexpr double kRebuilds = 0.03;
 constexpr double kNeighbours = 0.10;
-constexpr double kManyNeighbours = 0.30;  // share of the time in which other programs use the cores, from which fewer threads are
-                                          // faster than threads that wait for each other
-constexpr double kCopies = 0.10, kCopyLess = 0.75;  // share of the time spent on copies; the remedy copies bytes, which are a
-                                                    // quarter of the size of floats
-constexpr std::int64_t kTimesRows = 4;              // the remedy enlarges a batch at most by this factor
-constexpr double kSlower = 1.25;                    // relative to the time of the first steps
+// if other programs use the cores for at least this share of the time, fewer threads are faster than threads that wait for each
+// other
+constexpr double kManyNeighbours = 0.30;
+// kCopies: share of the time spent on copies; kCopyLess: the part of that time which bytes instead of floats save, because a byte
+// has a quarter of the size
+constexpr double kCopies = 0.10, kCopyLess = 0.75;
+constexpr std::int64_t kTimesRows = 4;  // the remedy enlarges a batch at most by this factor
+constexpr double kSlower = 1.25;        // time of the latest steps / time of the first steps
 constexpr std::size_t kEarlierRuns = 3;
-constexpr double kSlowerBeside = 1.5;             // like kSlower, but while other programs use the cores and so also caches and
-                                                  // memory
-constexpr double kGpuBusy = 0.8, kGpuIdle = 0.5;  // shares of the time; vendors' guides ask for kGpuBusy
-constexpr double kLaunches = 0.9;                 // host's time / GPU's time for a step, from which launching limits the GPU
-constexpr double kBehind = 0.1;                   // share of a step's time
-constexpr double kEnoughData = 0.1;               // if waiting for data takes more than this share, another rule applies
-constexpr double kLowClock = 0.9;                 // share of the GPU's maximum clock
-constexpr double kFallenClock = 0.8;              // share of the clock in the first minute
-constexpr std::size_t kLines = 9;                 // number of log lines that is needed to distinguish a trend from noise
-constexpr double kUnaccounted = 0.10, kUnaccountedAfter = 60;  // share of the stretch; seconds of the run
-constexpr std::int64_t kOften = 3;                             // an action counts as too frequent only if it happened at least
-                                                               // this often
+constexpr double kSlowerBeside = 1.5;  // like kSlower, but used if other programs use the cores, and with them caches and memory
+// shares of the time in which the GPU computes; vendors' guides ask for kGpuBusy
+constexpr double kGpuBusy = 0.8, kGpuIdle = 0.5;
+constexpr double kLaunches = 0.9;     // host's time / GPU's time for a step, from which launching limits the GPU
+constexpr double kBehind = 0.1;       // how far the GPU is behind the host, as a share of a step's time
+constexpr double kEnoughData = 0.1;   // if the loop waits for data for more than this share of the time, another rule applies
+constexpr double kLowClock = 0.9;     // clock as a share of the GPU's maximum clock
+constexpr double kFallenClock = 0.8;  // clock as a share of the clock in the first minute
+constexpr std::size_t kLines = 9;     // number of log lines that is needed to distinguish a trend from noise
+// kUnaccounted: share of the stretch; kUnaccountedAfter: seconds of the run before the rule judges
+constexpr double kUnaccounted = 0.10, kUnaccountedAfter = 60;
+constexpr std::int64_t kOften = 3;  // an action counts as too frequent only if it happened at least this often
 
 // The next number of the series 1, 2, 5, 10, 20, 50 ... that is at least `value`.
 std::int64_t round_up(double value) {
@@ -73,7 +76,7 @@ Found too_often(const Evidence& e, Phase phase, const Evidence::Often& often, co
              by_steps ? key_of_steps : key_of_epochs, std::to_string(then), gain_of(gain));
 }
 
-// How often a script does something. If its interval is unknown, the mean interval in the stretch is used.
+// How often a script does something. If the script's interval is unknown, uses the mean interval in the stretch.
 Evidence::Often often_of(const Evidence& e, const std::optional<Script::Deed>& deed) {
   if (!deed || deed->count <= 0) return {};
   const std::int64_t mean = std::max<std::int64_t>(1, e.times.steps / deed->count);
@@ -88,7 +91,8 @@ std::int64_t fewer_by(std::int64_t pieces) {
   return pieces;
 }
 
-// Predicts no gain, because no trial has run the script's step with fewer threads.
+// Fires if a script uses more threads than cores. Predicts no gain, because no trial has run the script's step with fewer
+// threads.
 Found too_many_threads(const Evidence& e) {
   const int threads = e.script->threads;
   if (threads <= e.cores || e.on_gpu) return std::nullopt;
@@ -104,7 +108,8 @@ int threads_beside_others(const Evidence& e) {
   return threads < e.script->threads ? threads : 0;
 }
 
-// An environment variable also works if the script sets no number of threads, and in libraries that have separate threads.
+// The change that sets the number of threads. It is an environment variable, because a variable also works if the script sets no
+// number of threads, and in libraries that have separate threads.
 Finding::Change with_threads(const Script& script, int threads) {
   const std::string count = std::to_string(threads);
   return {.text = "OMP_NUM_THREADS=" + count + " " + (script.command.empty() ? "python " + script.path : script.command),
@@ -118,8 +123,9 @@ double core_share(const Evidence& e) {
 
 }  // namespace
 
-// A script's event writer has a thread that takes the cores from the loop's threads. Without workers and other programs, the
-// loop waits only for this thread. A wait longer than the log lines themselves has another cause.
+// Fires if log lines take too much time. A script's event writer has a thread that takes cores from the loop's threads. Without
+// workers and other programs, this thread is the only one that the loop waits for. A wait longer than the log lines themselves
+// has another cause.
 Found log_often(const Evidence& e) {
   Found finding =
       too_often(e, Phase::log, e.script ? often_of(e, e.script->logs) : e.log, {kLogs, kFewLogs}, "log lines", "log.every", "");
@@ -142,8 +148,8 @@ Found validate_often(const Evidence& e) {
                    {kValidates, kFewValidations}, "validations", "train.validate_every", "train.validate_epochs");
 }
 
-// A step on b rows takes a + c b, so with k times the rows, each b rows take a / k + c b. Remedies that do not change the
-// training come first.
+// Fires if most of a step's time does not depend on the number of rows. A step on b rows takes a + c b, so with k times as many
+// rows, b rows take a / k + c b. Remedies that do not change the training come first.
 Found small_batch(const Evidence& e) {
   const auto& batch = e.experiments.batch;
   if (!batch || batch->fixed_share < kFixed) return std::nullopt;
@@ -201,8 +207,8 @@ Found layout(const Evidence& e) {
 Found recompute_unneeded(const Evidence& e) {
   const double share = e.memory.recompute_seconds / std::max(e.times.loop(), 1e-9);
   const std::uint64_t free = e.memory.room - std::min(e.memory.room, e.memory.used);
-  constexpr std::uint64_t kTimes = 8;  // the tensors that are kept instead of recomputed seldom take more than this multiple of
-                                       // the peak
+  // tensors that are kept instead of recomputed seldom take more than this multiple of the peak
+  constexpr std::uint64_t kTimes = 8;
   if (share < kRecomputes || !e.memory.recompute_by_user || free < kTimes * e.memory.step_peak) return std::nullopt;
   return set("blocks that run a second time take " + percent(share) + " of the time, a step holds " +
                  human_bytes(static_cast<double>(e.memory.step_peak)) + ", and " + human_bytes(static_cast<double>(free)) +
@@ -223,7 +229,7 @@ Found rebuilt_tensors(const Evidence& e) {
                  .gain = gain_of(share)};
 }
 
-// Only floats can be sent as fewer bytes, so the gain depends on their share.
+// Fires if copies to the device take long. Only floats can be sent as fewer bytes, so the gain depends on their share.
 Found copy_bound(const Evidence& e) {
   if (not_pinned(e)) return std::nullopt;
   const double share = e.share(Phase::copy), floats = e.copied_floats.value_or(0);
@@ -241,7 +247,7 @@ Found copy_bound(const Evidence& e) {
                  .gain = floats > 0 ? std::optional(gain_of(share * kCopyLess * floats, 0.5)) : std::nullopt};
 }
 
-// Fires only on a GPU, because on a CPU values need not be copied.
+// Fires if steps copy values from the device to the host. Only on a GPU, because on a CPU nothing is copied.
 Found host_wait(const Evidence& e) {
   if (!e.on_gpu || !e.census || e.census->host_reads == 0 || item_in_loop(e)) return std::nullopt;
   return Finding{.id = {},
@@ -263,8 +269,9 @@ Found oversubscribed(const Evidence& e) {
              "device.threads", std::to_string(threads->cores), gain_of((1 - 1 / threads->ratio) * core_share(e), 0.25));
 }
 
-// `one`: the wait if one thread loses its core. `either`: the wait if two threads lose their cores independently, because a step
-// waits for the last of its threads. The real wait is between the two. A script's step may sleep, and needs no core meanwhile.
+// Fires if other programs use the cores. `one`: the wait if one thread loses its core. `either`: the wait if two threads lose
+// their cores independently, because a step waits for the last of its threads. The real wait is between `one` and `either`. A
+// script's step may sleep, and needs no core while it sleeps.
 Found neighbours(const Evidence& e) {
   if (!e.others || *e.others < kNeighbours) return std::nullopt;
   double one = *e.others * core_share(e);
@@ -285,13 +292,13 @@ Found neighbours(const Evidence& e) {
   return finding;
 }
 
-// Fires if the median rises from the first third of the times to the second, and again to the last. That is a trend, not a
-// short disturbance.
+// Fires if the median time of a step rises from the first third of the run to the second, and again to the last. Then it is a
+// trend, not a short disturbance.
 Found slowing_down(const Evidence& e) {
   const std::vector<double>& ms = e.step_ms;
   if (ms.size() < kLines) return std::nullopt;
   const bool beside_others = e.others.value_or(0) >= kNeighbours;
-  if (e.script && beside_others) return std::nullopt;  // the share of other programs in a script's step is not known
+  if (e.script && beside_others) return std::nullopt;  // it is not known how much other programs slow a script's step
   const double slower = beside_others ? kSlowerBeside : kSlower;
   const auto third = static_cast<std::ptrdiff_t>(ms.size() / 3);
   const double first = median({ms.begin(), ms.begin() + third});
@@ -311,7 +318,8 @@ Found slowing_down(const Evidence& e) {
                  .gain = gain_of((1 - begin / all) * work_share(e), 0.25)};
 }
 
-// Says nothing while other programs use the cores, because they may not have done so during the earlier runs.
+// Fires if steps take longer than in earlier runs. Does not fire while other programs use the cores, because during the earlier
+// runs the cores may have been free.
 Found slower_than_before(const Evidence& e) {
   if (e.earlier.step_ms.size() < kEarlierRuns || e.step_ms.size() < kLines) return std::nullopt;
   if (e.others && *e.others >= kNeighbours) return std::nullopt;
@@ -327,8 +335,8 @@ Found slower_than_before(const Evidence& e) {
                  .gain = gain_of((1 - before / now) * work_share(e), 0.25)};
 }
 
-// Fires if launching limits the GPU. If it did not, the GPU would lag behind the host at a log line, by a step or by the length
-// of its queue.
+// Fires if launching limits the GPU. In a run that launching does not limit, the GPU is behind the host at a log line, by a step
+// or by the length of its queue.
 Found launch_bound(const Evidence& e) {
   if (!e.on_gpu || !e.launches || e.share(Phase::data_wait) >= kEnoughData) return std::nullopt;
   const Evidence::Launches& step = *e.launches;
@@ -348,7 +356,8 @@ Found launch_bound(const Evidence& e) {
                                : std::nullopt};
 }
 
-// The gain assumes that the GPU would then be busy for the share of time that vendors' guides ask for.
+// Fires if the GPU is idle for much of the time. The gain assumes that the remedy makes it busy for the share of time that
+// vendors' guides ask for.
 Found gpu_idle(const Evidence& e) {
   if (launch_bound(e)) return std::nullopt;  // launch_bound explains why the GPU is idle
   if (!e.gpu || e.gpu->utilisation >= kGpuIdle || e.share(Phase::data_wait) >= kEnoughData) return std::nullopt;
@@ -374,8 +383,8 @@ Found gpu_held_back(const Evidence& e) {
                  .gain = gain_of((1 - e.gpu->mhz / e.gpu->most_mhz) * work_share(e), 0.5)};
 }
 
-// Fires only on a CPU, because steps on a GPU hardly depend on the host's clock. Work that waits for memory gains less from a
-// faster clock, but all other work of the process gains too.
+// Fires if the CPU's clock has fallen. Only for runs on a CPU, because steps on a GPU hardly depend on the host's clock. Work
+// that waits for memory gains less from a faster clock, but all other work of the process gains too.
 Found clock_throttled(const Evidence& e) {
   if (e.on_gpu || !e.clock || e.clock->now_mhz > kFallenClock * e.clock->before_mhz) return std::nullopt;
   const double likely = e.clock->lost * (work_share(e) + e.share(Phase::optimizer));

@@ -7,7 +7,7 @@
 namespace millrace::doctor::detail {
 namespace {
 
-constexpr double kFewJudges = 32;    // the error of a mean over this many values is a sixth of the spread of the values
+constexpr double kFewJudges = 32;    // a mean over this many values has an error of a sixth of the spread of the values
 constexpr double kEnoughJudges = 4;  // with this multiple of kFewJudges values, the error is below a tenth of the spread
 
 std::string amount(const Evidence::Target& target, double value) {
@@ -23,7 +23,7 @@ std::string miss(const Evidence::Target& target) {
 
 }  // namespace
 
-// Fires only if the config leaves samples out, because a small split may not have more.
+// Fires if a metric is the mean of few values and the config leaves samples out. A small split may not have more samples.
 Found few_judges(const Evidence& e) {
   const auto& judged = e.numbers.judged;
   if (!judged || judged->most_batches == 0 || judged->by <= 0 || judged->by >= kFewJudges) return std::nullopt;
@@ -37,7 +37,7 @@ Found few_judges(const Evidence& e) {
              "train.validate_batches", all ? "0" : std::to_string(static_cast<std::int64_t>(enough)), std::nullopt);
 }
 
-// Predicts no gain, because other findings predict the gain for each cause.
+// Fires if a target is missed. Predicts no gain, because other findings predict the gain for each cause.
 Found target_missed(const Evidence& e) {
   std::string misses;
   for (const Evidence::Target& target : e.targets) {

@@ -19,7 +19,7 @@
 namespace millrace::doctor {
 namespace {
 
-constexpr double kLeastCores = 0.01;  // threads that use fewer cores are left out
+constexpr double kLeastCores = 0.01;  // a thread that uses fewer cores than this is left out
 
 constexpr double kSlowest = 64;  // the longest time between samples, in seconds
 
@@ -56,11 +56,12 @@ std::optional<double> pressure(const std::filesystem::path& file) {
   return std::nullopt;
 }
 
-// The CPU time that was used on all cores, and the CPU time that other virtual machines took from them, in seconds.
+// The CPU time that programs have used on all cores, and the CPU time that other virtual machines took from these cores, in
+// seconds.
 std::pair<double, double> used_and_stolen(const std::filesystem::path& file) {
   std::ifstream stream(file);
   std::string name;
-  std::array<double, 8> counts{};  // of user, nice, system, idle, iowait, irq, softirq, steal
+  std::array<double, 8> counts{};  // the line's numbers: user, nice, system, idle, iowait, irq, softirq, steal
   if (!(stream >> name) || name != "cpu") return {0, 0};
   for (double& count : counts) stream >> count;
   if (!stream) return {0, 0};
@@ -91,7 +92,7 @@ std::optional<double> clock_mhz(const std::filesystem::path& root, int core) {
   return first;
 }
 
-// The core of the thread that used most CPU time between `before` and `now`; the first core if no thread used any.
+// The core of the thread that used the most CPU time between `before` and `now`; the first core if no thread used any.
 int core_of_busiest(const std::map<int, Sampler::ThreadCounts>& before, const std::map<int, Sampler::ThreadCounts>& now) {
   double most = 0;
   int core = 0;

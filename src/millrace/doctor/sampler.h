@@ -30,9 +30,9 @@ class Sampler {
     std::optional<std::uint64_t> available_bytes;            // smallest free memory of the machine
     std::uint64_t major_faults = 0;                          // pages that had to be read from a disk
     std::optional<std::uint64_t> read_bytes, written_bytes;  // bytes that this process read from and wrote to disks
-    std::optional<double> pressure_cpu, pressure_io, pressure_memory;  // share of the time in which some program waited for it
-    std::optional<double> mhz;                                         // mean clock of the core on which this process's busiest
-                                                                       // thread runs
+    std::optional<double> pressure_cpu, pressure_io, pressure_memory;  // share of the time in which some program waited for this
+                                                                       // resource
+    std::optional<double> mhz;                      // mean clock of the core on which this process's busiest thread runs
     std::map<std::string, double> threads;          // thread name -> number of cores that it used, if 0.01 or more
     std::optional<std::uint64_t> page_cache_bytes;  // memory of the machine that holds cached files
     std::optional<std::uint64_t> group_bytes;       // memory of this process's control group, including its cached files
@@ -58,14 +58,14 @@ class Sampler {
   Sampler(const Sampler&) = delete;
   Sampler& operator=(const Sampler&) = delete;
 
-  void start();  // starts a thread that samples every second until destruction; does nothing if the system can't create the
-                 // thread
-  void look();   // takes a sample
-  [[nodiscard]] std::optional<MachineReading> take();      // the samples since the last call; nullopt if no sample was taken. Any
-                                                           // thread may call it
-  [[nodiscard]] std::optional<Nvml::Reading> gpu() const;  // the GPU at the last sample; nullopt if unknown. Any thread may call
-                                                           // it
-  [[nodiscard]] double cost() const;                       // share of the time that sampling took
+  // starts a thread that samples every second until destruction; does nothing if the system can't create the thread
+  void start();
+  void look();                                         // takes a sample
+  [[nodiscard]] std::optional<MachineReading> take();  // the samples since the last call; nullopt if no sample was taken. Any
+                                                       // thread may call it
+  // the GPU at the last sample; nullopt if unknown. Any thread may call it
+  [[nodiscard]] std::optional<Nvml::Reading> gpu() const;
+  [[nodiscard]] double cost() const;  // share of the time that sampling took
 
  private:
   struct Counts {

@@ -39,14 +39,14 @@ struct Script {
   struct ValidationInput {
     int workers = 0;
     double wait_seconds = 0;                        // time that the loop waited for its batches
-    double read_seconds = 0, read_cpu_seconds = 0;  // like Evidence::Input
+    double read_seconds = 0, read_cpu_seconds = 0;  // as the members of Evidence::Input with these names
     std::string where;
   };
 
   struct Faults {
     double minor_per_step = 0;        // page faults of the loop's process that needed no disk
     double system_cpu_share = 0;      // share of its CPU time that the loop's process spent in the kernel
-    bool below_headrace_run = false;  // true: malloc already keeps freed memory
+    bool below_headrace_run = false;  // true: malloc keeps freed memory already, as `headrace run` makes it do
   };
 
   // Reads of single values by the loop's thread: item(), cpu(), float() of a tensor.

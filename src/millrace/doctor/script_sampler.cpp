@@ -18,7 +18,7 @@ namespace {
 
 constexpr double kLeastWork = 0.1;  // seconds; /proc/stat counts hundredths of a second
 
-// The children of a process; nullopt if the system does not list them.
+// The children of a process; nullopt if the system does not list children.
 std::optional<std::vector<int>> children_of(const std::filesystem::path& process) {
   std::vector<int> children;
   bool listed = false;
@@ -31,7 +31,7 @@ std::optional<std::vector<int>> children_of(const std::filesystem::path& process
   return listed ? std::optional(std::move(children)) : std::nullopt;
 }
 
-// The CPU seconds of a process and of its children that have ended; 0 for a process that is gone.
+// The CPU seconds of a process and of its children that have ended; 0 if the process is gone.
 double cpu_seconds_of(const std::filesystem::path& process) {
   std::ifstream file(process / "stat");
   std::string text;
@@ -60,7 +60,8 @@ Json memory_json(std::uint64_t used) { return {{"used", used}, {"room", used + a
 }  // namespace
 
 std::optional<double> family_cpu_seconds(int process, const std::filesystem::path& root) {
-  constexpr std::size_t kMost = 4096;  // limit for broken systems, whose lists may contain cycles; a script has fewer processes
+  // limit for broken systems, whose lists may contain cycles; no script has this many processes
+  constexpr std::size_t kMost = 4096;
   std::vector<int> all = {process};
   double sum = 0;
   for (std::size_t i = 0; i < all.size() && all.size() < kMost; ++i) {
@@ -90,7 +91,7 @@ std::optional<ScriptSampler::ThreadSeconds> ScriptSampler::loop_thread() const {
   return ThreadSeconds{.ran = seconds.ran * 1e-9, .waited = seconds.waited * 1e-9};
 }
 
-// Counts the CPU time of child processes as the script's own. The sampler counts it as the time of other programs.
+// Counts the CPU time of child processes as the script's own. In `reading` this time counts as that of other programs.
 void ScriptSampler::add(Sampler::MachineReading& reading) {
   const std::optional<double> family = family_cpu_seconds(::getpid());
   if (family && family_) {

@@ -41,7 +41,7 @@ class ScriptSampler {
   int cores_;
   std::optional<ThreadSeconds> first_thread_;
   std::optional<double> family_;     // CPU seconds of the script's other processes at the last reading
-  double seconds_ = 0, others_ = 0;  // over readings with `family_`: their length, and the CPU seconds of other programs
+  double seconds_ = 0, others_ = 0;  // sums over the readings that have a `family_`: seconds, and CPU seconds of other programs
   GpuUse gpu_;
   ClockUse clock_;
   std::uint64_t rss_bytes_ = 0, gpu_bytes_ = 0, gpu_room_ = 0;  // values at the last reading

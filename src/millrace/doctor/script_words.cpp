@@ -11,8 +11,8 @@
 namespace millrace::doctor::detail {
 namespace {
 
-// A rule that also applies to scripts, with the remedy in a script's terms. "" means that the rule's own remedy fits, or that
-// it is a key of kDialectRows.
+// A rule that also applies to scripts, with the remedy in a script's terms. "" means that the rule's own remedy fits a script,
+// or that the remedy is a key of kDialectRows.
 struct ScriptRule {
   std::string_view id, remedy = {};
 };
@@ -103,7 +103,7 @@ constexpr std::array kDialectRows = {
     DialectRow{
         "loader.pinned",
         {Words{kLoader, "pin_memory"}, {kLoader, "pin_memory"}, {kArguments, "dataloader_pin_memory"}, {kLoader, "pin_memory"}}},
-    // The Trainer does not pass a worker_init_fn on, so the dataset is the place for it.
+    // The Trainer does not pass a worker_init_fn to its DataLoader, so the dataset must call the function.
     DialectRow{"loader.worker_init",
                {Words{kLoader, "worker_init_fn"},
                 {kLoader, "worker_init_fn"},
@@ -148,7 +148,7 @@ std::string in_python(const Json& value) {
   return value.is_null() ? "None" : value.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-// A config value as JSON: a number if the text is one, else the text.
+// A config value as JSON: a number if the text is a number, otherwise the text.
 Json value_of(const std::string& text) {
   const Json number = parse_shallow(text);
   return number.is_number() ? number : Json(text);
@@ -204,7 +204,8 @@ void put_into_words(Finding& finding, const Script& script) {
     finding.where = where_of(finding.key, script);
     finding.remedy = remedy_of(*finding.change, finding.where);
   }
-  if (finding.id == "not_finite") finding.gain.reset();  // a script does not skip such steps, so it gains no time
+  // no gain: a script makes such steps instead of skipping them, so it loses no time
+  if (finding.id == "not_finite") finding.gain.reset();
   finding.key.clear();
   finding.value.clear();
 }

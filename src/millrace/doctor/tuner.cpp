@@ -15,16 +15,16 @@ namespace {
 
 constexpr double kBusy = 0.1;                            // if other programs use this share of the cores, a run does not count
 constexpr int kMostBusy = 3;                             // after this many runs that do not count, the candidate is given up
-constexpr std::size_t kMostRuns = 6, kMostOfLittle = 4;  // the most valid runs: of a candidate, of one with little gain
+constexpr std::size_t kMostRuns = 6, kMostOfLittle = 4;  // the most valid runs: of any candidate, of one with little gain
 constexpr double kLittle = 0.1;
-constexpr std::int64_t kMostRows = 8;  // as a multiple of the config's batch size; larger batches change the training too much
+constexpr std::int64_t kMostRows = 8;  // largest batch size to try / config's; larger ones change the training too much
 constexpr std::size_t kPool = 4;       // a candidate is compared with this many runs of the baseline
 constexpr int kBetween = 2;            // number of runs with candidates between two runs of the baseline
-constexpr double kClear = 0.35;        // log(ratio) from which a single run is enough for a decision
-constexpr double kNoise = 0.03;        // assumed standard deviation of log(time) at first; counts like kNoiseRuns runs
+constexpr double kClear = 0.35;        // if log(ratio) is at least this, a single run is enough for a decision
+constexpr double kNoise = 0.03;        // standard deviation of log(time) that is assumed at first, as if kNoiseRuns runs gave it
 constexpr double kNoiseRuns = 3;
-constexpr double kOutlier = 3;  // in standard deviations; a larger deviation means a disturbed run, and is cut to this value
-// In standard errors. kProof is larger, because it is applied after each pair of runs except the last.
+constexpr double kOutlier = 3;  // a larger deviation, in standard deviations, shows a disturbed run and is cut to this value
+// Limits of the gain in standard errors. kProof is larger, because it is applied after each pair of runs except the last.
 constexpr double kProof = 2.7, kLastProof = 2, kDisproof = 1.5;
 constexpr std::size_t kHopeless = 3;   // if the mean of this many runs is below half of `worth`, the trial ends
 constexpr double kTryAgain = 1.2;      // a candidate is tried again if its expected gain grew by this factor
@@ -73,11 +73,11 @@ Words nothing(const std::string& now) { return now.empty() || now == "[]" ? Word
 // A key that the tuner may set.
 struct Knob {
   std::string_view key;
-  std::string_view accounts;  // the accounts of time that it can make shorter, separated by blanks
+  std::string_view accounts;  // the accounts of time that the key can shorten, separated by blanks
   double most = 1;
   std::string_view needs;
   Words (*values)(const std::string& now);
-  bool at_once = true;  // true: may be tried together with others before it is proven, because it can do no great harm
+  bool at_once = true;  // true: the key can do no great harm, so it may be tried together with others before it is tried alone
 };
 constexpr std::string_view kStep = "forward backward optimizer prepare";
 constexpr std::array kKnobs = {
@@ -230,7 +230,7 @@ std::vector<Candidate> Tuner::single() const {
     }
   }
   const auto cut = number(value_of("optim.accumulate")), rows = number(value_of("data.batch_size"));
-  if (cut && rows && *cut > 1) {  // the same global batch in one piece; a batch norm then computes other statistics
+  if (cut && rows && *cut > 1) {  // the same global batch without accumulation; a batch norm then computes other statistics
     all.push_back({{{"optim.accumulate", "1"}, {"data.batch_size", std::to_string(*rows * *cut)}},
                    kWithoutProof * share_of(now_, kStep) / 2,
                    "",
@@ -252,7 +252,7 @@ std::vector<Candidate> Tuner::candidates() const {
 // try their remedies one by one.
 std::optional<Candidate> Tuner::all_at_once(const std::vector<Candidate>& singles) const {
   Candidate joint;
-  std::map<std::string_view, double> of_accounts;  // the gains of values that shorten the same accounts do not add up
+  std::map<std::string_view, double> of_accounts;  // gains of values that shorten the same accounts are not added up
   for (const Knob& knob : kKnobs) {
     const Candidate* best = nullptr;
     for (const Candidate& each : singles) {
@@ -272,8 +272,8 @@ std::optional<Candidate> Tuner::all_at_once(const std::vector<Candidate>& single
   return joint;
 }
 
-// If a faster step gained nothing because the next batch was late, tries it again together with a change that delivers batches
-// earlier.
+// If a faster step gained nothing because the next batch was late, adds a candidate that combines the faster step with a change
+// that delivers batches earlier.
 void Tuner::add_earlier_batches(std::vector<Candidate>& all) const {
   std::vector<Settings> earlier;
   for (const Candidate& each : all) {
@@ -283,7 +283,7 @@ void Tuner::add_earlier_batches(std::vector<Candidate>& all) const {
   for (const Trial& trial : trials_) {
     if (trial.verdict != Trial::Verdict::no_gain || trial.hidden < options_.worth) continue;
     for (std::size_t i = 0; i < alone; ++i) {
-      if (all[i].set != trial.candidate.set) continue;  // the value is no longer a candidate
+      if (all[i].set != trial.candidate.set) continue;  // skipped if the value is no longer a candidate
       for (const Settings& batch : earlier) all.push_back({with(all[i].set, batch), trial.hidden, "", all[i].needs});
     }
   }
@@ -306,7 +306,7 @@ void Tuner::add_back(std::vector<Candidate>& all) const {
 }
 
 bool Tuner::to_try(const Candidate& candidate) const {
-  // A candidate must be expected to gain at least half of `worth`, because the real gain is seldom more than twice the expected
+  // A candidate's expected gain must be at least half of `worth`, because the real gain is seldom more than twice the expected
   // one.
   if (candidate.expected < options_.worth / 2 || is_beyond(candidate)) return false;
   const auto trial =
@@ -346,13 +346,12 @@ void Tuner::add_base(double seconds) {
   if (base_.logs.size() > kPool) base_.logs.erase(base_.logs.begin());
 }
 
-// True if the next run should be of the baseline: it has too few runs, or its last run is too long ago.
+// True if the next run should be a run of the baseline, because the baseline has too few runs or its last run is too long ago.
 bool Tuner::wants_base(std::size_t candidate_runs) const {
   return base_.logs.empty() || base_.since >= kBetween || base_.logs.size() < std::min(candidate_runs, kPool);
 }
 
-// Makes a run of the baseline or of the trial's candidate, and repeats it if it does not count. nullopt: no run counted, and
-// the trial's verdict says why.
+// Makes runs of the baseline or of the trial's candidate until one counts. nullopt: none counted, and trial.verdict says why.
 std::optional<ShortRun> Tuner::run_of(Trial& trial, bool is_base) {
   for (int busy = 0;;) {
     ShortRun run = run_(is_base ? kept_ : with(kept_, trial.candidate.set));

@@ -35,10 +35,9 @@ struct Candidate {
                         // accounts allow if there is no finding
   std::string finding;  // id of the finding that suggests the candidate; several ids for several values; "" = only the accounts
                         // suggest it
-  std::string needs;    // a word that the user must allow, because the candidate changes the training: "precision"; "" = no
-                        // change
-  bool back = false;    // true: the candidate tries a key's old value again, because the new value was kept with others and may
-                        // not help alone
+  std::string needs;  // a word that the user must allow, because the candidate changes the training: "precision"; "" = no change
+  bool back = false;  // true: the candidate tries a key's old value again, because the new value was kept with others and may
+                      // not help alone
 };
 
 struct Trial {
@@ -68,8 +67,7 @@ class Tuner {
   Tuner(Settings config, Options options, Runner run, const Json& state);  // continues from state() of an earlier process
 
   [[nodiscard]] static std::vector<std::string> keys();  // the config keys that the tuner may set
-  std::optional<Trial> next();                           // makes the next trial; nullopt if nothing is left to try, or if there
-                                                         // is no time
+  std::optional<Trial> next();  // makes the next trial; nullopt if nothing is left to try, or if there is no time
   [[nodiscard]] bool out_of_time() const noexcept { return out_of_time_; }
   [[nodiscard]] const Settings& kept() const noexcept { return kept_; }
   [[nodiscard]] const ShortRun& first() const noexcept { return first_; }
@@ -108,8 +106,8 @@ class Tuner {
   ShortRun first_, now_;
   std::vector<Trial> trials_;
   std::size_t given_ = 0;  // number of trials that next() has returned
-  // The baseline of the next trials: runs with only the kept values. It is not part of the state, because another process must
-  // measure it again.
+  // The baseline of the next trials: runs with only the kept values. The baseline is not part of the state, because another
+  // process must measure again.
   struct Base {
     std::vector<double> logs;  // log(seconds) of the latest runs
     int since = 0;             // number of runs with candidates since the last run of the baseline

@@ -17,7 +17,7 @@ using detail::Range;
 // Sizes in the SVG's own units; the page scales the SVG to its column. script.cpp draws with the same sizes.
 constexpr double kWidth = 400, kHeight = 190, kLeft = 58, kRight = 20, kTop = 8, kBottom = 26;
 constexpr std::size_t kColours = 6, kDashes = 4;
-constexpr std::size_t kMostMarks = 60;  // more marks of a series would overlap
+constexpr std::size_t kMostMarks = 60;  // with more marks than this, the marks of a series would overlap
 
 std::string coordinate(double value) { return fixed(value, 1); }
 
@@ -87,7 +87,7 @@ class Plot {
     if (axis_ != Axis::logarithmic) return marks(y_.low, y_.high, 5);
     std::vector<double> all;
     const double step = std::max(1.0, std::ceil((y_.high - y_.low) / 5));
-    const bool is_narrow = y_.high - y_.low < 1.7;  // such a range may contain fewer than two powers of ten
+    const bool is_narrow = y_.high - y_.low < 1.7;  // a narrower range may contain fewer than two powers of ten
     for (double power = std::max(std::floor(y_.low), -300.0); power <= y_.high; power += step) {
       for (const double digit : {1.0, 2.0, 5.0}) {
         const double mark = digit * std::pow(10, power);
@@ -123,8 +123,8 @@ Json json_of(const std::vector<Point>& points) {
 // A series as it is drawn.
 struct Drawn {
   Series series;               // the series with few points
-  std::vector<Point> average;  // means of all points, for the script to smooth; empty: it smooths the series' own
-  std::vector<Point> mean;     // a line over a noisy series; empty: no such line
+  std::vector<Point> average;  // means of all points, which the script smooths; empty: the script smooths the series' own points
+  std::vector<Point> mean;     // points of a line over a noisy series; empty: there is no such line
   std::string look;
 };
 
@@ -155,7 +155,7 @@ std::string legend_of(const Curve& curve, const std::vector<Drawn>& all) {
     for (std::size_t i = 0; i < all.size() && all.size() > 1; ++i) html += entry(all[i].look, all[i].series.name, i);
     return html;
   }
-  std::vector<std::string> names;  // without the names of runs, which the page shows once for all diagrams
+  std::vector<std::string> names;  // legend without the runs' names, because the page shows those once for all diagrams
   for (const Drawn& drawn : all) {
     if (std::ranges::find(names, drawn.series.name) != names.end()) continue;
     names.push_back(drawn.series.name);

@@ -19,7 +19,7 @@ struct Series {
   std::vector<Point> points;                 // x rises; a value that is not finite makes a gap
   int colour = -1;                           // related series share a colour; -1 = by position
   int dash = 0;                              // 0 = a solid line
-  int run = 0;                               // series of a run are hidden together
+  int run = 0;                               // number of the run; all series of a run are shown or hidden together
   bool has_marks = false;                    // draws a mark at each point, for the values of validations
   std::optional<Point> best = std::nullopt;  // a ring marks this point
 };

@@ -23,7 +23,9 @@ bool is_pressed_down(const std::vector<double>& sorted) {
   const double low = sorted.front(), high = sorted.back();
   if (!(low > 0 && high > low)) return false;
   const auto place = [&](double share) { return (quantile(sorted, share) - low) / (high - low); };
-  constexpr double kHalfBelow = 0.2, kQuarterBelow = 0.03;  // shares of the height of a linear axis
+  // If a linear axis has half of the points below the first share of its height, or a quarter below the second, it hides too
+  // much.
+  constexpr double kHalfBelow = 0.2, kQuarterBelow = 0.03;
   return (high >= 5 * low && place(0.5) < kHalfBelow) || (high >= 30 * low && place(0.25) < kQuarterBelow);
 }
 
@@ -69,7 +71,7 @@ std::vector<Point> averaged(const std::vector<Point>& points, std::size_t sectio
 
 bool is_noisy(const std::vector<Point>& points) {
   if (points.size() < kManyPoints) return false;
-  constexpr double kTimes = 8;  // the values of a band go up and down, in total, by more than this multiple of their range
+  constexpr double kTimes = 8;  // a series is a band if its ups and downs add up to more than this multiple of its range
   double way = 0, last = 0;
   Range range;
   for (const Point& point : points) {
@@ -84,7 +86,7 @@ bool is_noisy(const std::vector<Point>& points) {
 std::vector<Point> mean(const std::vector<Point>& points) {
   std::vector<Point> drawn;
   std::ranges::copy_if(points, std::back_inserter(drawn), is_drawn);
-  constexpr std::size_t kWide = 50;  // the mean reaches this fraction of all points to each side
+  constexpr std::size_t kWide = 50;  // the moving average reaches this fraction of all points to each side
   const std::size_t count = drawn.size(), each = std::max<std::size_t>(1, count / kManyPoints);
   const std::size_t wide = std::max<std::size_t>(1, count / kWide);
   std::vector<Point> means;
@@ -129,7 +131,7 @@ Axis axis_of(const Curve& curve) {
     pressed_down = pressed_down || is_pressed_down(values);
   }
   if (!curve.rises && pressed_down && all.low > 0) return Axis::logarithmic;
-  constexpr double kMuch = 0.2;  // share of the range 0 to 1; a curve with less change would look flat there
+  constexpr double kMuch = 0.2;  // if a curve covers less than this share of the range 0 to 1, it would look flat there
   return curve.is_metric && all.low >= 0 && all.high <= 1 && all.high - all.low >= kMuch ? Axis::share : Axis::linear;
 }
 

@@ -21,8 +21,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t kMostRequest = 16'384;            // bytes
-constexpr std::chrono::seconds kToAsk(2), kToTake(60);  // for a request; for an answer of two megabytes over a slow line
+constexpr std::size_t kMostRequest = 16'384;  // bytes
+// kToAsk: limit for a request; kToTake: limit for an answer, enough for two megabytes over a slow line
+constexpr std::chrono::seconds kToAsk(2), kToTake(60);
 constexpr int kLookMs = 100;
 constexpr int kWaiting = 16;  // number of waiting connections
 
@@ -37,7 +38,7 @@ bool wait_for(int descriptor, short events, Clock::time_point until, const std::
   return false;
 }
 
-// The head of a request; nullopt if it is too long or too slow, or if the other side disconnected.
+// The head of a request; nullopt if the head is too long or arrives too slowly, or if the browser disconnected.
 std::optional<std::string> head_of(int connection, const std::function<bool()>& stop) {
   const auto until = Clock::now() + kToAsk;
   std::string head;
@@ -73,7 +74,7 @@ std::string header_in(std::string_view head, std::string_view name) {
 }
 
 // True if the request names this machine by its loopback name or address. A page of another site can make a browser send
-// requests here under another name that leads to 127.0.0.1. Such requests are refused.
+// requests here under another host name that leads to 127.0.0.1. Such requests are refused.
 bool names_this_machine(std::string_view host) {
   const std::string_view name = host.substr(0, host.rfind(':'));
   return name == "127.0.0.1" || name == "localhost";
@@ -91,7 +92,7 @@ std::string response(std::string_view status, std::string_view type, std::string
 std::string random_path() {
   constexpr std::string_view kDigits = "0123456789abcdef";
   constexpr int kLength = 32;
-  std::random_device random;  // the system's random numbers, not those of a seed
+  std::random_device random;  // the path is drawn from the system's random numbers, so that nobody can guess it
   std::string path = "/";
   for (int i = 0; i < kLength; ++i) path += kDigits[random() % kDigits.size()];
   return path + "/";

@@ -13,8 +13,9 @@ namespace {
 using Moment = RunFacts::Moment;
 
 constexpr std::array<std::string_view, 2> kOnce = {"startup", "trials"};
-constexpr double kSameBatch = 0.05;  // difference in samples a step that counts as equal, because the last batch of an epoch may
-                                     // be smaller
+// two numbers of samples per step count as equal if they differ by at most this share, because the last batch of an epoch may be
+// smaller
+constexpr double kSameBatch = 0.05;
 
 bool is_once(const std::string& account) { return std::ranges::find(kOnce, account) != kOnce.end(); }
 
@@ -61,8 +62,7 @@ double loop_of(const RunFacts& run) {
   return sum;
 }
 
-// The number by which the seconds of this run's accounts are divided. 0: the number is unknown, so the accounts can't be
-// compared.
+// The number by which the seconds of this run's accounts are divided. 0 = unknown; the accounts can't be compared then.
 double divisor(const RunFacts& run, Unit unit) {
   if (unit == Unit::share) return loop_of(run);
   return unit == Unit::seconds_a_step ? run.steps : run.steps * run.samples_per_step;

@@ -12,16 +12,15 @@ namespace {
 
 constexpr double kSame = 0.03;  // share of the time by which two runs of the same config may differ
 constexpr double kSameWhenShort = 0.10;
-constexpr double kShort = 60;         // seconds of the loop; a shorter run may differ more
-constexpr std::size_t kLines = 4;     // a run with fewer log lines has no spread
-constexpr double kPart = 0.15;        // a finding explains a difference only if its account is at least this share of the
-                                      // difference
+constexpr double kShort = 60;      // seconds of the loop; a shorter run may differ more
+constexpr std::size_t kLines = 4;  // with fewer log lines than this, the spread of a run is unknown
+constexpr double kPart = 0.15;     // a finding explains a difference only if its account is at least this share of the difference
 constexpr std::size_t kMostKeys = 5;  // the most config keys that are named
 
 struct Side {
   const RunFacts* run;
   std::string name, id;  // name: "A"; id: "a"
-  double loop;           // time of the loop in the comparison's unit
+  double loop;           // time of the loop, in the unit of the comparison
 };
 
 // How much the log lines of a run differ: the range of the middle half of their times, divided by the median. 0 if there are
@@ -49,7 +48,7 @@ std::string time_text(double value, Unit unit) {
   return significant(value * 1e3, 3) + (unit == Unit::seconds_a_sample ? " ms a sample" : " ms a step");
 }
 
-// The gain of a finding; NaN if it has none.
+// The gain of a finding; NaN if the finding has none.
 double gain_in(const Json& finding) {
   const auto found = finding.find("gain");
   return found != finding.end() && found->is_number() ? found->get<double>() : std::nan("");
@@ -65,8 +64,8 @@ bool takes_time_in(const std::string& rule, const std::string& account) {
   return row != doctor::rules().end() && std::ranges::count(row->accounts, account) > 0;
 }
 
-// The finding of the slower run that best explains the account: first a finding that the faster run does not have, then the
-// finding with the largest gain.
+// The finding of the slower run that best explains the account. A finding that the faster run does not have comes first; among
+// equals, the one with the largest gain.
 const Json* finding_for(const std::string& account, const Side& slow, const Side& fast) {
   const Json* best = nullptr;
   const auto rank = [&](const Json& finding) {

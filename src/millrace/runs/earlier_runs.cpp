@@ -16,8 +16,9 @@ constexpr double kFewSteps = 20;
 
 // Sections of the config that have no effect on the time of a step.
 constexpr std::array<std::string_view, 5> kIdleSections = {"run", "log", "targets", "profile", "snapshot"};
-constexpr std::array<std::string_view, 4> kIdleKeys = {"seed", "max_steps", "epochs", "resume"};  // keys of the section `train`
-                                                                                                  // that do not affect it
+constexpr std::array<std::string_view, 4> kIdleKeys = {"seed", "max_steps", "epochs",
+                                                       // keys of the section `train` that do not affect the time of a step
+                                                       "resume"};
 
 std::optional<double> step_ms_of(const Json& summary, const std::string& likeness) {
   if (!summary.is_object() || summary.value("likeness", Json()) != likeness) return std::nullopt;
@@ -37,7 +38,8 @@ std::string Likeness::digest() const {
   if (work.contains("train")) {
     for (const std::string_view key : kIdleKeys) work["train"].erase(std::string(key));
   }
-  if (work.contains("data")) work["data"].erase("dir");  // the fingerprint identifies the data better than its folder
+  // removed, because the fingerprint identifies the data better than its folder
+  if (work.contains("data")) work["data"].erase("dir");
   Sha256 hash;
   hash.update(Json({recipe, work, data, machine}).dump(-1, ' ', false, Json::error_handler_t::replace));
   return hash.hex();
@@ -52,7 +54,7 @@ doctor::Evidence::Earlier earlier_runs(const std::filesystem::path& run, const s
       if (earlier.step_ms.empty()) earlier.newest = folder.string();
       earlier.step_ms.push_back(*ms);
     }
-  } catch (const std::exception&) {  // a folder can't be read
+  } catch (const std::exception&) {  // a folder could not be read
   }
   return earlier;
 }

@@ -41,7 +41,7 @@ std::optional<LedgerLine> line_of(const Json& json) {
   return line;
 }
 
-// The seconds of the loop for a sample; nullopt if unknown.
+// The seconds of the loop per sample; nullopt if unknown.
 std::optional<double> seconds_a_sample(const RunFacts& facts) {
   double sum = 0;
   for (const auto& [account, seconds] : facts.accounts) {
@@ -51,7 +51,7 @@ std::optional<double> seconds_a_sample(const RunFacts& facts) {
   return sum > 0 && samples > 0 ? std::optional(sum / samples) : std::nullopt;
 }
 
-// True for keys that are ignored when two configs are compared.
+// True for keys that are ignored in a comparison of two configs.
 bool means_nothing(const std::string& key) {
   return key.starts_with("run.") || key.starts_with("profile.") || key.starts_with("log.doctor") || key.starts_with("targets.") ||
          key == "train.resume" || key == "train.max_steps" || key == "train.epochs" || key == "train.seed";

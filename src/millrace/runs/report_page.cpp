@@ -17,7 +17,8 @@ namespace {
 
 using report::escaped;
 
-constexpr std::size_t kMostPage = 1'950'000, kFrame = 40'000;  // bytes of a page; bytes of its style and script
+// kMostPage: bytes of a page; kFrame: bytes of its style and script
+constexpr std::size_t kMostPage = 1'950'000, kFrame = 40'000;
 constexpr std::size_t kShownCurves = 12;
 
 // The runs' names with their colours: a legend for all diagrams.
@@ -32,7 +33,8 @@ std::string legend_html(std::span<const std::string> names) {
   return "<div class=\"controls\" id=\"controls\">" + html + "</div>";
 }
 
-// Gives all diagrams the same range of steps, so that a step has the same position in each. Returns the number of their series.
+// Gives all diagrams the same range of steps, so that a step is at the same place in each. Returns the number of series in all
+// diagrams.
 std::size_t put_on_one_axis(CurvesOfRuns& curves) {
   constexpr double kLargest = 1e15;
   std::size_t series = 0;

@@ -29,7 +29,7 @@ constexpr std::uint64_t kMostLog = 256ULL << 20U;
 constexpr std::uint64_t kEndOfLog = 1ULL << 16U;
 constexpr std::size_t kMostBeside = 64;
 
-// The last bytes of a file, `most` or fewer. "" if it is not a regular file or can't be read.
+// The last bytes of a file, at most `most`. "" if it is not a regular file or can't be read.
 std::string end_of(const fs::path& path, std::uint64_t most) {
   try {
     const InputFile file(path);
@@ -104,7 +104,8 @@ std::string Run::data() const {
 bool Run::is_running() const {
   const int descriptor = ::open((folder_ / run_files::kLock).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (descriptor < 0) return false;
-  const bool locked = ::flock(descriptor, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;  // not where nobody can lock
+  // true only if another process holds the lock; a file system without locks gives another error
+  const bool locked = ::flock(descriptor, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
   ::close(descriptor);
   return locked;
 }

@@ -33,7 +33,8 @@ class Run {
   // The summary of the process that ended last. A later process may have started since.
   [[nodiscard]] const Json& summary() const { return read(summary_, "summary.json"); }
   [[nodiscard]] const LastLines& last_lines() const;  // takes constant time for a log of any length
-  // The lines of log.jsonl, by process. For a process that crashed before its first step, the line in the file lock.
+  // The lines of log.jsonl, by process. If a process crashed before its first step, its line is in the file `lock` and comes
+  // last.
   [[nodiscard]] const std::vector<std::vector<Json>>& processes() const;
   [[nodiscard]] std::string recipe() const;  // "" if no file names it
   // True: a run of a training script that is not Millrace's; recipe() is the script's file name.
@@ -44,7 +45,8 @@ class Run {
   [[nodiscard]] std::string data() const;     // the fingerprint of the data in the newest snapshot; "" if there is no snapshot
   [[nodiscard]] bool is_running() const;      // true: a process is training in the folder
   [[nodiscard]] bool is_there() const;        // true: the folder holds a run
-  [[nodiscard]] std::string written() const;  // time at which any of its files was last written (local); "" without files
+  [[nodiscard]] std::string written() const;  // the local time at which a file of the run was last written; "" if the run has no
+                                              // files
   // The branches that the run left when it resumed from an older snapshot, sorted by name. Each is a run folder inside the
   // run's own folder.
   [[nodiscard]] std::vector<std::filesystem::path> branches() const;

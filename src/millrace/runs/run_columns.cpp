@@ -12,7 +12,7 @@
 namespace millrace::runs {
 namespace {
 
-constexpr std::size_t kMinutes = 16;  // of "2026-11-23 21:03:26" a table shows this many characters
+constexpr std::size_t kMinutes = 16;  // number of characters that a table shows of "2026-11-23 21:03:26"
 
 std::string or_dash(std::string text) { return text.empty() ? "-" : printable(text); }
 
@@ -102,8 +102,8 @@ void sort_rows(std::vector<RunRow>& rows, std::string_view key) {
 }
 
 std::vector<const RunColumn*> columns_within(std::size_t width, std::span<const RunRow> rows) {
-  constexpr int kAlways = 9;  // columns of this importance are always shown, even if a long name makes the table wider than the
-                              // terminal
+  // columns of this importance are always shown, even if a long name makes the table wider than the terminal
+  constexpr int kAlways = 9;
   std::vector<const RunColumn*> by_importance;
   for (const RunColumn& column : kColumns) {
     if (column.importance > 0) by_importance.push_back(&column);
@@ -113,7 +113,7 @@ std::vector<const RunColumn*> columns_within(std::size_t width, std::span<const 
   for (const RunColumn* column : by_importance) {
     std::vector<const RunColumn*> more = columns;
     more.insert(std::ranges::find_if(more, [&](const RunColumn* each) { return each > column; }),
-                column);  // keeps the order of the table
+                column);  // kept in the order of the table
     if (column->importance >= kAlways || width_of(text_of(more, rows)) <= width) columns = std::move(more);
   }
   return columns;

@@ -11,8 +11,8 @@
 namespace millrace::runs {
 namespace {
 
-constexpr double kMostNumber = 1e15;  // the largest step or time that is accepted, because another program's file may hold any
-                                      // number
+// the largest step or time that is accepted, because another program's file may hold any number
+constexpr double kMostNumber = 1e15;
 
 std::string words_of(const Json& json) { return json.is_string() ? json.get<std::string>() : ""; }
 
@@ -26,7 +26,7 @@ std::optional<double> number_of(const Json& json) {
   return std::isfinite(value) && std::abs(value) <= kMostNumber ? std::optional(value) : std::nullopt;
 }
 
-constexpr std::string_view kFolder = "run.dir";  // is different in any two runs, so it is not compared
+constexpr std::string_view kFolder = "run.dir";  // left out, because it differs between any two runs
 
 // A logged value: a number, or the text with which the log stores a value that is not finite.
 std::optional<double> logged(const Json& json) {
@@ -98,7 +98,7 @@ class Story {
 
  private:
   void add(const std::vector<Json>& lines) {
-    to_.line_ms.clear();  // the accounts describe only the last process, so these times must too
+    to_.line_ms.clear();  // cleared, because the accounts describe only the last process, so the times of lines must too
     warm_ = false;
     double latest = 0;
     double first_step = 0;

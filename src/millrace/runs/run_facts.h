@@ -21,7 +21,7 @@ struct RunFacts {
   // A logged value with its step and time. The value is NaN if the log says that it was not finite.
   struct Moment {
     double step = 0;
-    double seconds = 0;  // seconds that the run's processes had run until then, in total
+    double seconds = 0;  // total seconds that the run's processes had run when the value was logged
     double value = 0;
     std::int64_t version = 1;  // see metrics::Means::MetricVersion
   };
@@ -37,9 +37,8 @@ struct RunFacts {
   double steps = 0;
   double samples_per_step = 0;  // mean over the whole run; 0 = unknown
   std::optional<double> step_ms;
-  std::vector<double> line_ms;                         // the median time of a step in each log line, without the first line,
-                                                       // which contains the warm-up
-  std::optional<double> others;                        // share of the time in which other programs used the cores
+  std::vector<double> line_ms;   // the median time of a step in each log line, without the first line, which contains the warm-up
+  std::optional<double> others;  // share of the time in which other programs used the cores
   std::map<std::string, double> memory;                // the parts of the peak of memory, in bytes
   std::map<std::string, std::vector<Moment>> quality;  // losses and metrics by name, in the order of steps
   Json findings;                                       // an array; null: the doctor was off

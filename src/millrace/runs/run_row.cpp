@@ -32,7 +32,7 @@ std::string state_text(const Json& summary, std::int64_t newest_step, bool has_e
   return "";
 }
 
-// A script saves its own state, so it is not known whether it could be resumed.
+// The state of a script's run. A script saves its own state, so it is not known whether the script could be resumed.
 std::string script_state(const Json& summary) {
   const std::string reason = text_at(summary, {"exit_reason"});
   if (reason == "error") return "failed";
@@ -40,7 +40,7 @@ std::string script_state(const Json& summary) {
   return reason.empty() ? "died" : "done";
 }
 
-// The name of a file that this user may not read and without which the run's state is unknown; "" if there is no such file.
+// The name of a file that this user may not read and that decides the run's state; "" if there is no such file.
 std::string closed_file(const fs::path& run) {
   for (const char* name : {run_files::kSummary, run_files::kLog}) {
     if (::access((run / name).c_str(), R_OK) != 0 && errno == EACCES) return name;
@@ -119,12 +119,13 @@ void add_rate(const Json& json, RunRow& row) {
   }
 }
 
-// False if the run was resumed after that summary, and logged steps since.
+// True if the summary is about the last step in the log. False if the run was resumed after the summary was written and has
+// logged steps since.
 bool is_of_last_step(const Json& summary, const Run::LastLines& last) {
   return summary.is_object() && count_at(summary, {"steps"}) >= count_at(last.step, {"step"});
 }
 
-// Adds speed and findings. They come from the summary, or from the log if the run was resumed after that summary.
+// Adds speed and findings. They come from the summary, or from the log if the run was resumed after the summary was written.
 void add_doctor(const Json& summary, const Run::LastLines& last, RunRow& row) {
   const bool is_over = is_of_last_step(summary, last);
   row.step_ms = is_over ? number_at(summary, {"step_ms", "p50"}) : number_at(last.step, {"step_ms_p50"});
@@ -177,7 +178,8 @@ RunRow row_of(const Run& run) {
   row.when = run.written();
   try {
     const std::int64_t newest = run.newest_snapshot().value_or(0);
-    const Json ending = is_over || last.has_end ? summary : Json();  // a process that was killed leaves an older one's summary
+    // null if a process was killed, because the summary is then that of an earlier process
+    const Json ending = is_over || last.has_end ? summary : Json();
     row.step = std::max(row.step, newest);
     row.state = run.is_running() ? "running" : run.is_script() ? script_state(ending) : state_text(ending, newest, last.has_end);
     if (const std::string closed = closed_file(row.folder); !closed.empty() && row.state != "running")

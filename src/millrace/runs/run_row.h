@@ -16,7 +16,7 @@ struct RunRow {
   struct Metric {
     std::string name;
     std::optional<double> last;     // value at the last validation; nullopt: not a number
-    std::optional<double> best;     // the metric's own best value, at best_step; nullopt: unknown
+    std::optional<double> best;     // the best value of this metric, measured at best_step; nullopt: unknown
     std::optional<double> at_best;  // value at RunRow::best_step; nullopt: not measured there, or not a number
     std::int64_t best_step = 0;
     std::int64_t version = 1;  // see metrics::Means::MetricVersion
@@ -38,7 +38,7 @@ struct RunRow {
   std::string best_metric;               // name of the metric that selects the best snapshot, else of the recipe's first metric
   std::int64_t best_version = 1;         // version of best_metric, see metrics::Means::MetricVersion
   std::optional<double> best;            // best value of best_metric
-  std::int64_t best_step = 0;            // step of `best`, if there is such a value
+  std::int64_t best_step = 0;            // step at which `best` was measured, if there is such a value
   std::optional<std::int64_t> findings;  // findings of the doctor; nullopt: not checked, or not near the end of the log
   std::string bound_by;                  // the largest account; "" = unknown
   [[nodiscard]] Json to_json() const;

@@ -62,7 +62,7 @@ std::vector<BlockTime> blocks_of(const RunStory& story) {
   return block_times_of(all);
 }
 
-// Keeps the findings that have an id and evidence as texts.
+// The findings that have an id and evidence as texts.
 Json usable(const Json& findings) {
   if (!findings.is_array()) return {};
   Json some = Json::array();
@@ -72,7 +72,8 @@ Json usable(const Json& findings) {
   return some;
 }
 
-// False for the summary of an earlier process: the disk may have been full when this one ended, but for its log's last line.
+// True if the summary may be that of the last process. If the disk was full when that process ended, only the log has its last
+// line, and the summary is an earlier process's.
 bool may_be_of(const Json& summary, const Json& end) {
   return !number_at(summary, {"steps"}) || count_at(summary, {"steps"}) >= count_at(end, {"step"});
 }

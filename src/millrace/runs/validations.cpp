@@ -14,14 +14,14 @@ namespace {
 using BestIs = metrics::Means::BestIs;
 
 constexpr std::array<std::string_view, 5> kNotMeasured = {"step", "time", "seconds", "it_per_s", "epoch"};
-constexpr double kLargestStep = 1e15;  // a foreign file may hold any number
+constexpr double kLargestStep = 1e15;  // larger steps are ignored, because a file of another program may hold any number
 
 struct Measured {
-  std::map<double, double> by_step;  // NaN for a value that was not finite
+  std::map<double, double> by_step;  // value by step; NaN for a value that was not finite
   std::int64_t version = 1;
 };
 
-// The description of the metrics in the run's files.
+// What the run's files say about its metrics.
 struct Described {
   std::string judged;
   std::vector<std::string> order;
@@ -37,7 +37,7 @@ BestIs direction_of(const std::string& word) {
   return word == "lowest" ? BestIs::lowest : BestIs::unknown;
 }
 
-// Reads lines of kind "metrics"; for an older run, reads the summary and the config.
+// Reads the description from log lines of kind "metrics"; for a run of an earlier version, from the summary and the config.
 Described described_in_log(const RunStory& run) {
   Described all;
   for (const auto& lines : run.processes) {

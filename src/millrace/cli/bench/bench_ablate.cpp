@@ -30,13 +30,14 @@ std::string machine(const Json& config) {
 struct Row {
   const SwitchRow* row = nullptr;
   double on_ms = 0, off_ms = 0, ratio = 0;  // ratio: off_ms / on_ms
-  double least_ratio = 0, most_ratio = 0;   // of all pairs of runs
-  double memory = 0, memory_on = 0;         // memory: bytes with the row off minus bytes with it on; memory_on: bytes with it on
-  double difference = 0;                    // relative difference of the last losses
+  double least_ratio = 0, most_ratio = 0;   // over all pairs of runs
+  // memory: memory with the row off minus memory with it on; memory_on: memory with the row on; both in bytes
+  double memory = 0, memory_on = 0;
+  double difference = 0;  // relative difference of the last losses
   bool same_state = false;
   std::string claim;
 
-  // True if the results are as equal as the switchboard's row promises.
+  // True if the results with and without the row are as equal as the switchboard promises.
   [[nodiscard]] bool equal() const {
     if (same_state) return true;
     if (row->equality == Equality::bits) return false;
@@ -99,7 +100,7 @@ Row measure(BenchRuns plan, const Entry& entry, const SwitchRow& row, std::int64
   return result;
 }
 
-// The rows in `names`; if that is empty, all rows that the recipe uses. Rows in `names` that the recipe does not use go to
+// The rows in `names`; if `names` is empty, all rows that the recipe uses. Rows in `names` that the recipe does not use go to
 // `out_of_reach`.
 std::vector<const SwitchRow*> chosen_rows(const std::vector<std::string>& names, const Entry& entry, Json& out_of_reach) {
   std::vector<const SwitchRow*> rows;
@@ -113,7 +114,8 @@ std::vector<const SwitchRow*> chosen_rows(const std::vector<std::string>& names,
         rows.push_back(setting.row);
       }
     }
-  } catch (const ConfigError& error) {  // replaced, because its message names train.off instead of this command's flag
+    // throws another error instead, because this one's message names train.off and not this command's flag
+  } catch (const ConfigError& error) {
     throw UsageError({error.message().what, "flag --rows", error.message().next});
   }
   return rows;
@@ -161,8 +163,8 @@ int bench_ablate(const Invocation& call, Arguments& arguments) {
   const ScratchFolder scratch;
   plan.folder = scratch.path();
   plan.off = config.resolved.values.at("train").at("off").get<std::vector<std::string>>();
-  pin_choices(plan, run_once(plan, ""), config.resolved.values);  // this run also makes data, caches and components, so that
-                                                                  // later runs find them
+  // this run also makes data, caches and components, so that later runs find them
+  pin_choices(plan, run_once(plan, ""), config.resolved.values);
 
   Json all = Json::array();
   std::vector<std::vector<std::string>> table_rows = {

@@ -16,7 +16,7 @@ namespace {
 
 struct Stage {
   std::string name;
-  std::vector<std::string> off;  // in the first stage all rows
+  std::vector<std::string> off;  // in the first stage, all rows are off
   std::string claim;
   std::vector<double> ms, memory;
   SeenRun last;
@@ -28,7 +28,7 @@ std::vector<std::string> all_rows() {
   return names;
 }
 
-// The stages: everything off; then each piece of advice is added to those before; last, everything on.
+// The stages. In the first, everything is off. Each further stage adds one piece of advice. In the last, everything is on.
 std::vector<Stage> stages_of(const Entry& entry) {
   std::vector<std::string> off = all_rows();
   std::vector<Stage> stages = {{.name = "before: everything off", .off = off, .claim = "", .ms = {}, .memory = {}, .last = {}}};
@@ -114,8 +114,8 @@ int bench_recipe(const Invocation& call, Arguments& arguments) {
   const ScratchFolder scratch;
   runs.folder = scratch.path();
   runs.off = config.resolved.values.at("train").at("off").get<std::vector<std::string>>();
-  pin_choices(runs, run_once(runs, ""), config.resolved.values);  // this run also makes data, caches and components, so that
-                                                                  // later runs find them
+  // this run also makes data, caches and components, so that later runs find them
+  pin_choices(runs, run_once(runs, ""), config.resolved.values);
 
   std::vector<Stage> stages = stages_of(entry);
   for (std::int64_t round = 0; round < rounds; ++round) {

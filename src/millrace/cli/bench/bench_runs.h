@@ -24,7 +24,7 @@ class ScratchFolder {
   std::filesystem::path path_;
 };
 
-// The runs of a benchmark. They differ only in the switchboard's rows that are off.
+// The runs of a benchmark. They differ only in which rows of the switchboard are turned off.
 struct BenchRuns {
   std::vector<std::string> words;  // the words of each command line: recipe, files, keys
   std::vector<std::string> off;    // the rows that the config turns off in every run
@@ -35,8 +35,8 @@ struct BenchRuns {
 
 // What a whole run measured.
 struct SeenRun {
-  double step_ms = 0;  // median
-  double memory = 0;   // bytes, at the peak
+  double step_ms = 0;  // the median time of a step
+  double memory = 0;   // the peak memory of the run, in bytes
   double loss = 0;     // the last loss; NaN if it is not finite
   std::string state;   // hash of the state in the last snapshot: the weights and everything else
 };
@@ -46,13 +46,13 @@ struct SeenRun {
 // The words of a run with the rows of `off` ("a,b", "all", or "") turned off.
 [[nodiscard]] std::vector<std::string> words_of_run(const BenchRuns& runs, const std::string& off);
 
-// Makes a run with the rows of `off` ("a,b", "all", or "") turned off and returns its summary. Throws UsageError with the run's
-// last lines if it fails.
+// Makes a run with the rows of `off` ("a,b", "all", or "") turned off and returns the run's summary. Throws UsageError with the
+// run's last lines if the run fails.
 [[nodiscard]] Json run_once(const BenchRuns& runs, const std::string& off);
 [[nodiscard]] SeenRun seen_in(const Json& summary);
 
 // Adds the choices that the run with this summary made to the words of all further runs. Otherwise trials could choose other
-// values in each run. Covers only choices that are keys of `config`; the implementation of an operation is not such a key.
+// values in each run. Only choices that are keys of `config` are added; the implementation of an operation is not such a key.
 void pin_choices(BenchRuns& runs, const Json& summary, const Json& config);
 
 }  // namespace millrace::cli

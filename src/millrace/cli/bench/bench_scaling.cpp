@@ -20,9 +20,10 @@ namespace {
 struct Way {
   std::string kind;  // strong: all ranks share the same global batch; weak: each rank has the same batch size
   std::int64_t ranks = 1, batch = 1;
-  std::vector<double> step_ms, waits;  // of each round; waits: share of a step
-  double sent = 0, early = 0;          // sent: bytes of each rank in a step; early: share of the buckets that are sent during the
-                                       // backward pass
+  // step_ms: the step's time in each round; waits: the share of a step spent waiting in each round
+  std::vector<double> step_ms, waits;
+  // sent: bytes of each rank in a step; early: share of the buckets that are sent during the backward pass
+  double sent = 0, early = 0;
 };
 
 std::vector<std::int64_t> numbers(const std::string& list) {
@@ -36,7 +37,7 @@ std::vector<std::int64_t> numbers(const std::string& list) {
     all.push_back(value);
     at = end + 1;
   }
-  if (all.front() != 1) all.insert(all.begin(), 1);  // the other numbers are compared with one rank
+  if (all.front() != 1) all.insert(all.begin(), 1);  // adds one rank, with which the other numbers of ranks are compared
   return all;
 }
 
@@ -125,8 +126,8 @@ int bench_scaling(const Invocation& call, Arguments& arguments) {
   const std::int64_t threads = std::max<std::int64_t>(1, device::cpu_info().physical_cores / *std::ranges::max_element(ranks));
   const ScratchFolder scratch;
   runs.folder = scratch.path();
-  pin_choices(runs, run_once(runs, ""), config.resolved.values);  // this run also makes data, caches and components, so that
-                                                                  // later runs find them
+  // this run also makes data, caches and components, so that later runs find them
+  pin_choices(runs, run_once(runs, ""), config.resolved.values);
   for (std::int64_t round = 0; round < rounds; ++round) {
     for (Way& way : ways) measure(runs, threads, way);
   }

@@ -9,11 +9,11 @@
 
 namespace millrace::cli {
 
-// Runs /proc/self/exe with these words. Throws UsageError with the last lines of its stderr if it fails.
+// Runs /proc/self/exe with these words. If the process fails, throws UsageError with the last lines of the process's stderr.
 void child_run(const std::vector<std::string>& words);
 
-// Runs /proc/self/exe with these words and returns the JSON document that it prints on stdout. Throws UsageError with the last
-// lines of its stderr if it fails or prints anything else.
+// Runs /proc/self/exe with these words and returns the JSON document that the process prints on stdout. If the process fails or
+// prints anything else, throws UsageError with the last lines of the process's stderr.
 [[nodiscard]] Json child_json(const std::vector<std::string>& words);
 
 }  // namespace millrace::cli

@@ -25,8 +25,8 @@ Json summary_of(const ShortRuns& runs, const doctor::Settings& changed) {
   std::vector<std::string> words = {"train"};
   words.insert(words.end(), runs.words.begin(), runs.words.end());
   for (const auto& [key, value] : changed) words.push_back(flag(key, value));
-  // run.dir instead of --run: the last of several words for the same key wins, so another name of the key can't lead --fresh to
-  // the user's run.
+  // The folder is written as run.dir instead of --run, because the last of several words for the same key wins. With --run,
+  // another name of the key could lead --fresh to the user's run.
   for (const auto& [key, value] :
        std::map<std::string, std::string>{{"run.dir", (runs.folder / "run").string()},
                                           {"train.max_steps", std::to_string(steps_with(runs, changed))},

@@ -15,12 +15,12 @@ struct ShortRuns {
   std::vector<std::string> words;  // the words of each command line: recipe, files, keys
   std::filesystem::path folder;    // the run folder, which each run overwrites
   std::int64_t steps = 20;
-  std::int64_t rows = 0;     // the data.batch_size for which `steps` was chosen, because larger batches need fewer steps; 0 =
-                             // unknown
+  std::int64_t rows = 0;     // the data.batch_size for which `steps` was chosen (a run with larger batches needs fewer steps); 0
+                             // = unknown
   bool with_trials = false;  // true: the run also makes all of the doctor's trials that it can
 };
 
-// Makes a run. If it fails, this does not throw: see ShortRun::failure.
+// Makes a run and returns its measurements. Does not throw if the run fails: ShortRun::failure then says why.
 [[nodiscard]] doctor::ShortRun make_run(const ShortRuns& runs, const doctor::Settings& changed);
 // The number of steps with which the loop of a run takes about `seconds`. Throws UsageError if the run fails.
 [[nodiscard]] std::int64_t steps_for(const ShortRuns& runs, double seconds);

@@ -17,7 +17,7 @@ using picture::ColourMap;
 
 constexpr std::int64_t kCurves = 6, kImages = 24, kMaps = 6, kColumns = 3, kShort = 8, kPictureSide = 8;
 
-// Converts the values to real numbers. Pictures take f32; callers ask for f64 where f32 would round whole numbers.
+// Converts the values to real numbers. Pictures take f32. Callers ask for f64 if f32 would round whole numbers.
 at::Tensor as_real(const at::Tensor& values, at::ScalarType type = at::kFloat) {
   return (values.is_complex() ? at::abs(values) : values).to(type).contiguous();
 }
@@ -33,8 +33,8 @@ std::vector<T> numbers(const at::Tensor& values) {
 
 std::string sample(const SeenField& field, std::int64_t row) { return field.samples[static_cast<std::size_t>(row)]; }
 
-// The axis with the number `axis`, not counting the axis of rows. If its name is unknown, it is an axis of indices with the
-// name `otherwise`.
+// The axis with the number `axis`, not counting the axis of rows. An axis without a known name is called `otherwise` and counts
+// indices.
 FieldAxis axis_of(const SeenField& field, std::size_t axis, const char* otherwise) {
   const bool fits = static_cast<std::int64_t>(field.words.axes.size()) == field.values.dim() - 1;
   return fits ? field.words.axes[axis] : FieldAxis{.label = otherwise};
@@ -68,7 +68,7 @@ std::string names_of(const FieldWords& words, std::int64_t low, std::int64_t hig
   return joined(names, ", ") + (end - first > kNamed ? ", …" : "");
 }
 
-// Draws a histogram. If the values are a few different whole numbers, each of them has its own bin.
+// Draws a histogram. If the values are a few different whole numbers, each number has its own bin.
 Picture histogram(const SeenField& field) {
   constexpr double kMostBins = 400;
   picture::Histograms what{.name = field.name,
@@ -105,8 +105,8 @@ Picture stacked(const std::vector<Picture>& some) {
   return all;
 }
 
-// The range of the finite values, so that the plots of all samples have the same axis. nullopt if they have fewer than two
-// different values.
+// The range of the finite values, so that the plots of all samples have the same axis. nullopt if there are fewer than two
+// different finite values.
 std::optional<picture::Range> range_of(const at::Tensor& values) {
   const at::Tensor real = as_real(values, at::kDouble);
   const at::Tensor finite = real.masked_select(at::isfinite(real));
@@ -115,7 +115,7 @@ std::optional<picture::Range> range_of(const at::Tensor& values) {
   return range.low < range.high ? std::optional(range) : std::nullopt;
 }
 
-// Draws a plot for each of the first samples, with the same axes; for [C,n] with a series for each channel.
+// Draws a plot for each of the first samples, with the same axes. For a field [C,n], each plot has a series for each channel.
 Picture curves(const SeenField& field) {
   const bool has_channels = field.values.dim() == 3;
   const FieldAxis along = axis_of(field, has_channels ? 1 : 0, "index");

@@ -17,7 +17,8 @@ struct SeenField {
   std::string title;                 // title of the picture
   at::Tensor values;                 // in CPU memory; the first axis is that of rows
   std::vector<std::string> samples;  // the name of each row's sample
-  // Names and units of the axes after the rows (ignored unless there is one for each axis); names of values.
+  // Names and units of the axes after the rows, and names of the values. The axes' words are ignored unless there is one for
+  // each axis.
   FieldWords words = {};
   std::string description = "";  // the data's own description, for the caption
 };
@@ -37,7 +38,7 @@ struct SeenField {
 // nullopt if the shape has more axes, or if no value is finite.
 [[nodiscard]] std::optional<Picture> picture_of(const SeenField& field);
 
-// The table above as a text for --help.
+// The table in the comment of picture_of(), as a text for --help.
 [[nodiscard]] std::string picture_rule();
 
 }  // namespace millrace::cli

@@ -76,7 +76,7 @@ Report inspect_snapshot(const fs::path& path, bool values) {
       const std::string prefix = file.stem().string() + "/";
       values ? add_values(report, safetensors_arrays(file), prefix) : add_tensors(report, file, prefix);
     } catch (const Error&) {
-      continue;  // the check above has reported it
+      continue;  // left out, because the check above has reported this file
     }
   }
   std::sort(report.table.begin() + 1, report.table.end());
@@ -84,7 +84,7 @@ Report inspect_snapshot(const fs::path& path, bool values) {
 }
 
 Report inspect_file(const fs::path& path, const FileFormat& format, bool values, std::span<const Entry> recipes) {
-  const InputFile readable(path);  // throws if the file can't be read, because that does not mean that it is damaged
+  const InputFile readable(path);  // throws if the file can't be read, because an unreadable file need not be damaged
   Report report;
   report.kind = format.kind;
   try {
@@ -111,7 +111,7 @@ std::vector<snapshot::Found> snapshots_of(const fs::path& run, Report& report) {
   }
 }
 
-// Adds the files of a run that are damaged. The commands that read a run take such a file as missing.
+// Adds to the report the files of a run that are damaged. The commands that read a run treat such a file as missing.
 void check_records(const fs::path& run, Report& report) {
   for (const char* name : {run_files::kRun, run_files::kConfig, run_files::kPlan, run_files::kSummary}) {
     const fs::path file = run / name;
@@ -125,7 +125,8 @@ void check_records(const fs::path& run, Report& report) {
   }
 }
 
-// Adds the number of log lines that can't be read. The last line may be incomplete: a process may be writing it.
+// Adds to the report the number of log lines that can't be read. The last line may be incomplete, because a process may be
+// writing it.
 void check_log(const fs::path& run, Report& report) {
   std::error_code ignored;
   if (!fs::is_regular_file(run / run_files::kLog, ignored)) return;
@@ -216,7 +217,8 @@ Report inspect_path(const fs::path& path, bool values, std::span<const Entry> re
   }
   if (error) throw FsError("look at", path, error.value());
   if (fs::is_directory(status)) {
-    const bool is_run = runs::Run(path).is_there();  // the folder of a branch has the name of a snapshot, but it is a run
+    // true for the folder of a branch, which has the name of a snapshot but is a run
+    const bool is_run = runs::Run(path).is_there();
     if (fs::exists(path / "manifest.json", error) || (path.filename().string().starts_with("step-") && !is_run))
       return inspect_snapshot(path, values);
     if (is_run && values) {

@@ -23,8 +23,9 @@ struct Report {
 };
 
 // Reports on a file or folder. Damage is listed in the report and does not throw. `values`: adds a table with a summary of each
-// array's values. `recipes`: the report says how each of them would read an HDF5 file. Throws UsageError if the path does not
-// exist or its kind is unknown, and for a run folder with `values`. Throws DataError or FsError if the path can't be read.
+// array's values. `recipes`: the report says how each of these recipes would read an HDF5 file. Throws UsageError if the path
+// does not exist or its kind is unknown, and for a run folder with `values`. Throws DataError or FsError if the path can't be
+// read.
 [[nodiscard]] Report inspect_path(const std::filesystem::path& path, bool values = false, std::span<const Entry> recipes = {});
 
 }  // namespace millrace::cli

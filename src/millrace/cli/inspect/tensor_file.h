@@ -27,7 +27,7 @@ class TensorReader {
   [[nodiscard]] const std::vector<Field>& fields() const noexcept { return fields_; }  // the tensors with their complete shapes
   // Reads rows [first, first + count) of fields()[index], along the first axis, into contiguous memory; count = -1 reads the
   // whole tensor. Only these rows are read from the file. Exceptions are .pt files and compressed or Fortran-ordered members of
-  // .npz, which are kept in memory as a whole.
+  // .npz: the reader keeps their tensors in memory as a whole.
   [[nodiscard]] virtual at::Tensor read(std::size_t index, std::int64_t first, std::int64_t count) = 0;
 
  protected:
@@ -39,16 +39,16 @@ class TensorReader {
 [[nodiscard]] std::unique_ptr<TensorReader> open_tensors(const std::filesystem::path& path, TensorFormat format,
                                                          const std::string& unnamed);
 
-// Appends rows in order. The complete file appears at the end or not at all; until then the rows are in temporary files next to
-// it. Writing a .npz takes memory for its largest array; other formats take none.
+// Writes tensors to a file, rows in order. The complete file appears at the end or not at all. Until the end, the rows are in
+// temporary files in the same folder. Writing a .npz takes memory for its largest array; other formats take none.
 class TensorWriter {
  public:
   TensorWriter(std::filesystem::path path, TensorFormat format);
   ~TensorWriter();
   TensorWriter(const TensorWriter&) = delete;
   TensorWriter& operator=(const TensorWriter&) = delete;
-  // Appends contiguous tensors in CPU memory. Each must have an axis of rows, unless this is called only once. Throws RecipeError
-  // if names, types or shapes differ from those of the first call.
+  // Appends contiguous tensors in CPU memory. Each tensor must have an axis of rows, unless append() is called only once. Throws
+  // RecipeError if names, types or shapes differ from those of the first call.
   void append(const Tensors& rows);
   // Completes the file and returns its fields with their complete shapes. Throws DataError if the format can't hold them or the
   // disk fails.

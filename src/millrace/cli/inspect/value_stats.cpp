@@ -41,7 +41,7 @@ double of_f16(const std::byte* at) noexcept {
   return (bits & 0x8000U) != 0 ? -size : size;
 }
 
-// The magnitude of a complex number. NaN if one of its parts is NaN, although hypot(inf, NaN) is infinite.
+// The magnitude of a complex number. NaN if one of its two parts is NaN; hypot(inf, NaN) would give infinity.
 template <class T>
 double magnitude(const std::byte* at) noexcept {
   const auto re = static_cast<double>(load<T>(at)), im = static_cast<double>(load<T>(at + sizeof(T)));
@@ -66,7 +66,7 @@ bool ValueSummary::is_whole() const noexcept {
 
 ValueStats::ValueStats(DType dtype) : dtype_(dtype) {}
 
-// Combines the mean and the squares of a block with those of the values before it (Chan, Golub and LeVeque, 1983).
+// Combines the mean and the squares of a block with those of the earlier blocks (Chan, Golub and LeVeque, 1983).
 void ValueStats::take_block(std::span<const double> block) {
   if (block.empty()) return;
   const auto count = static_cast<double>(block.size());

@@ -13,7 +13,8 @@
 
 namespace millrace {
 
-// Least, greatest, mean and deviation cover only the finite values. For complex numbers, they are those of the magnitudes.
+// Least, greatest, mean and deviation cover only the finite values. For complex numbers, these are the figures of the
+// magnitudes.
 struct ValueSummary {
   DType dtype = DType::f32;
   std::int64_t count = 0;       // of all elements
@@ -54,12 +55,13 @@ class ValueStats {
   std::int64_t count_ = 0, nans_ = 0, infinities_ = 0;
   std::int64_t taken_ = 0;  // number of finite values in mean_ and squares_
   double mean_ = 0, squares_ = 0;
-  double least_ = 0, greatest_ = 0;  // of real numbers; valid if taken_ > 0
+  double least_ = 0, greatest_ = 0;  // extremes of real numbers; valid if taken_ > 0
   template <class T>
   struct Bounds {
     T least = 0, greatest = 0;
   };
-  std::tuple<Bounds<std::int64_t>, Bounds<std::uint64_t>> bounds_;  // of signed and unsigned integers; valid if taken_ > 0
+  std::tuple<Bounds<std::int64_t>, Bounds<std::uint64_t>> bounds_;  // extremes of signed and of unsigned integers; valid if
+                                                                    // taken_ > 0
   std::vector<std::uint64_t> table_;  // hash table of the different values (open addressing); a slot is free unless used_ is set
   std::vector<bool> used_;
   std::int64_t distinct_ = 0;  // number of different values; kMostDistinct + 1 = too many to count

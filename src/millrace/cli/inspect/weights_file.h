@@ -21,7 +21,7 @@ struct WeightsFile {
   std::string from;                                  // where the tensors come from, for the message
   std::string left_out = {};                         // what the source also has but the file can't hold
   std::map<std::string, std::string> metadata = {};  // written into .safetensors files only
-  std::vector<std::filesystem::path> beside = {};    // further files that were written next to it
+  std::vector<std::filesystem::path> beside = {};    // further files that were written in the same folder
 };
 
 // Writes the tensors and prints what was written. A .safetensors file always gets the metadata "format: pt".

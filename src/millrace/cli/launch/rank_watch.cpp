@@ -27,12 +27,12 @@
 namespace millrace::cli {
 namespace {
 
-// Seconds to wait after the first rank ended, because the rank that caused its failure may end later.
+// Seconds to wait after the first rank has ended, because the rank that caused the failure may end later.
 constexpr double kGrace = 0.6;
 constexpr double kMercy = 1.5;  // further seconds in which rank 0 can save
 constexpr int kLookMs = 50;
-// If more seconds than this pass between two looks at the ranks, this process itself was held up, for example by Ctrl-Z or by a
-// terminal that takes no output.
+// If more seconds than this pass between two looks at the ranks, the launcher itself was stopped or blocked, for example by
+// Ctrl-Z or by a terminal that takes no output.
 constexpr double kOwnPause = 2;
 // Seconds that the other ranks have to end after one rank has stopped on a signal.
 constexpr double kStopGrace = 60;
@@ -44,7 +44,7 @@ struct Child {
   std::optional<int> status;  // from waitpid; nullopt while the child is running
   bool is_stopped = false;
   std::uint64_t beat = 0;
-  double moved = 0;  // when the rank last made progress
+  double moved = 0;  // when the rank last made progress, in steady seconds
   double ended = 0;
 };
 
@@ -82,7 +82,7 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   return all;
 }
 
-// Called in a child that could not become a rank. There only write() is safe.
+// Called in a child process that could not become a rank. Only write() is safe there.
 void say_why_not_started(int error) noexcept {
   const char* const name = ::strerrorname_np(error);
   for (const char* part : {"DistributedError  the program of this rank can't be started: ", name == nullptr ? "?" : name,
@@ -130,13 +130,14 @@ std::string named(const Child& child) { return "rank " + std::to_string(child.ra
 
 std::string place_of(const distributed::StatusPages::Status& status) { return status.doing.empty() ? "" : ", " + status.doing; }
 
-// The meeting of the ranks has a separate limit, distributed.join_timeout. The error of that limit names the absent ranks.
+// True if the rank waits for other ranks, also at the meeting before the run. The meeting has a separate limit,
+// distributed.join_timeout, whose error names the absent ranks.
 bool waits_for_others(const distributed::StatusPages::Status& status) {
   const auto says = [&](const char* words) { return status.doing.find(words) != std::string::npos; };
   return says("the other ranks") || says("the meeting of the ranks");
 }
 
-// The signal after which a run ends with this exit code; 0 = the code does not stand for a signal.
+// The signal that ended a run with this exit code; 0 = the code does not stand for a signal.
 int stop_signal_of(int status) {
   if (!WIFEXITED(status)) return 0;
   for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR1})
@@ -146,7 +147,7 @@ int stop_signal_of(int status) {
 
 std::filesystem::path log_of(const std::string& run_folder) { return std::filesystem::path(run_folder) / run_files::kLog; }
 
-// Writes the failure into the run's log, because rank 0, which writes the log, may have ended too early to do it.
+// Writes the failure into the run's log. Normally rank 0 writes the log, but rank 0 may have ended before it could.
 void log_to_run(const RanksEnd& end) {
   std::error_code none;
   if (end.run_folder.empty() || !std::filesystem::is_regular_file(log_of(end.run_folder), none)) return;
@@ -232,14 +233,14 @@ class Watch {
     if (!first_end_ && first_stop_ && steady_seconds() > *first_stop_ + kStopGrace) first_end_ = first_stop_;
   }
 
-  // True if the rank ended because of the launcher's signal. A rank that is still starting has no handler, so the signal kills
-  // it.
+  // True if the rank ended because the launcher passed a signal on. A rank that is still starting has no handler for the signal,
+  // so the signal kills it.
   bool was_asked(const Child& child) const {
     if (handed_on_ == 0 || !child.status) return false;
     return WIFSIGNALED(*child.status) ? WTERMSIG(*child.status) == handed_on_ : stop_signal_of(*child.status) == handed_on_;
   }
 
-  // True if a signal to a single rank stopped it. The other ranks stop after the same step, so that is no failure.
+  // True if a signal to this rank alone stopped it. The other ranks then stop after the same step, so this is no failure.
   bool was_stopped(const Child& child) const {
     return child.status && stop_signal_of(*child.status) != 0 && pages_.read(child.ranks.local_rank).is_done;
   }
@@ -259,7 +260,8 @@ class Watch {
       if (!child.status) ::kill(child.pid, signal);
   }
 
-  // Opens the log of the run, so that a crash of this process is written to it. The ranks can't write it, because they end too.
+  // Opens the log of the run, so that a crash of this process is written to the log. The ranks can't write that, because they
+  // end too.
   void find_run_log() {
     for (const Child& child : children_) {
       if (run_log_ >= 0) return;
@@ -291,7 +293,8 @@ class Watch {
   }
 
   // Picks the rank to blame among those that have ended. From the most to the least likely culprit: killed by a signal, left
-  // before the end of training, failed with its own error, lost another rank. Among equals it is the rank that ended first.
+  // before the end of training, failed with its own error, lost another rank. Among equally likely ranks, picks the one that
+  // ended first.
   void blame() {
     const auto rank_of = [&](const Child& child) {
       if (!child.status) return 9;
@@ -369,7 +372,7 @@ class Watch {
   std::vector<Child> children_;
   int handed_on_ = 0;
   std::optional<double> first_end_, failed_at_;
-  std::optional<double> first_stop_;  // when the first rank ended that was_stopped()
+  std::optional<double> first_stop_;  // when the first rank ended for which was_stopped() is true
   double looked_ = steady_seconds();  // when the ranks were last looked at
   const Child* culprit_ = nullptr;
   std::string failure_, cause_;

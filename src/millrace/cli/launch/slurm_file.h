@@ -1,5 +1,5 @@
-// The batch file for training under Slurm. It starts a launcher on each machine, with the same run folder. Before its time
-// limit the job saves and is queued again.
+// Writes the batch file for training under Slurm. The job starts a launcher on each machine, with the same run folder. Before
+// the job's time limit, the run saves and the job is queued again.
 #pragma once
 
 #include <filesystem>

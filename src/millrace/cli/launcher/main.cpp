@@ -25,7 +25,7 @@ fs::path own_folder() {
   std::error_code error;
   const fs::path self = fs::read_symlink("/proc/self/exe", error);
   if (!error) return self.parent_path();
-  // For systems without /proc. getauxval() returns a pointer as a number.
+  // Without /proc, takes the path from getauxval(), which returns a pointer as a number.
   const auto* const name = reinterpret_cast<const char*>(::getauxval(AT_EXECFN));  // NOLINT(performance-no-int-to-ptr)
   return fs::path(name == nullptr ? "" : name).parent_path();
 }
@@ -41,7 +41,7 @@ fs::path program_to_become() {
 std::string become(char** argv) {
   if (std::string refusal = start_refusal(); !refusal.empty()) return refusal;
   const fs::path program = program_to_become();
-  std::string waits = kOpenmpWaits, pages = kMallocPages;  // variables, because putenv() keeps pointers to the text
+  std::string waits = kOpenmpWaits, pages = kMallocPages;  // not temporaries, because putenv() keeps pointers to the text
   if (!configures_openmp_waits(environ)) ::putenv(waits.data());
   if (!configures_malloc(environ)) ::putenv(pages.data());
   ::setenv("KINETO_LOG_LEVEL", "99", 0);  // otherwise LibTorch's profiler prints an error on machines without a GPU

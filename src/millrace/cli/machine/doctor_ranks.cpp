@@ -23,11 +23,11 @@
 namespace millrace::cli {
 namespace {
 
-constexpr std::int64_t kNumbers = std::int64_t{8} << 20U;  // fp32 numbers; a model with this number of parameters sends as many
-                                                           // in each step
+// number of fp32 numbers that a sum adds up, as many as the parameters of a model of 8 million
+constexpr std::int64_t kNumbers = std::int64_t{8} << 20U;
 constexpr int kRounds = 7;
 
-// The median time of several sums. A first sum, which is not measured, warms up.
+// The median time of several sums. One sum before them, which is not measured, warms up.
 double seconds_of(Agreement& agreement, std::int64_t numbers) {
   std::vector<double> seconds;
   for (int i = 0; i <= kRounds; ++i) {
@@ -95,7 +95,7 @@ bool port_is_free(int port) {
   const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (socket < 0) return false;
   const int yes = 1;
-  ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);  // because the ranks' own sockets set it too
+  ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);  // set because the ranks' own sockets set this option too
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(static_cast<std::uint16_t>(port));

@@ -19,7 +19,8 @@ struct RankRates {
 };
 
 [[nodiscard]] bool is_rank();  // from the environment: true if a launcher started several processes and this is one of them
-// Each rank calls it. It joins the other ranks and measures; rank 0 prints. Throws DistributedError if the ranks can't meet.
+// Called on each rank. Joins the other ranks and measures the communication; rank 0 prints the results. Throws DistributedError
+// if the ranks can't meet.
 int doctor_ranks(bool json);
 // Starts two ranks on this machine by `millrace launch` and returns their rates. nullopt if they could not meet; `failure` then
 // says why.

@@ -36,9 +36,8 @@ struct MachineView {
   std::string cuda;  // why a run would not use a GPU; "" = it would use one
   std::string asked_instructions;
   std::vector<FolderRoom> folders;
-  double busy_cores = 0;                          // number of cores that other programs use
-  std::string busiest;                            // the program that uses most, such as "python3 (4711) 1.9 cores"; "" = there is
-                                                  // none
+  double busy_cores = 0;  // number of cores that other programs use
+  std::string busiest;    // the program that uses the most cores, such as "python3 (4711) 1.9 cores"; "" = there is none
   std::optional<double> mhz = {}, most_mhz = {};  // clock of a busy core, and its maximum
   std::optional<std::uint64_t> open_files = {};   // ulimit -n; nullopt: no limit
   GpuView gpu = {};

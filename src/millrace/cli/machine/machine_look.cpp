@@ -16,7 +16,7 @@ namespace {
 
 MachineView::FolderRoom room_of(const std::string& what, std::filesystem::path path) {
   std::error_code error;
-  // If the folder does not exist, looks at the nearest folder above it, because it would be created there.
+  // If the folder does not exist, this looks at the nearest existing parent folder, because the folder would be created there.
   std::filesystem::path there = std::filesystem::absolute(path, error);
   while (!std::filesystem::exists(there, error) && there.has_relative_path()) there = there.parent_path();
   const auto space = std::filesystem::space(there, error);

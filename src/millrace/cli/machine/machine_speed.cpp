@@ -25,7 +25,7 @@ namespace {
 constexpr std::size_t kBlock = std::size_t{4} << 20U;
 constexpr int kBlocks = 16;
 
-// The shortest time of three calls. Another call before them warms up.
+// The shortest time of three calls. One more call before them warms up.
 template <class Work>
 double best_seconds(Work work) {
   work();
@@ -93,7 +93,7 @@ void spin(double seconds) {
   }
 }
 
-// Reads the clock of this thread's core. The values are left out if the system moved the thread meanwhile.
+// Reads the clock of this thread's core. If the system moved the thread meanwhile, the values stay empty.
 void look_at_clock(Neighbourhood& seen) {
   constexpr int kTries = 8;
   constexpr double kWarm = 0.03;  // seconds of work before the clock is read
@@ -127,7 +127,7 @@ std::optional<double> mhz_of_cpu(std::istream& cpuinfo, int cpu) {
 
 std::optional<DiskRates> measure_disk(const std::filesystem::path& folder) {
   std::error_code error;
-  constexpr std::uint64_t kRoom = 10;  // the disk must have room for this many such files
+  constexpr std::uint64_t kRoom = 10;  // the disk must have room for this many test files
   const auto space = std::filesystem::space(folder, error);
   if (error || space.available < kRoom * kBlock * kBlocks) return std::nullopt;
   std::string name = (folder / ".millrace-disk-XXXXXX").string();
@@ -136,13 +136,12 @@ std::optional<DiskRates> measure_disk(const std::filesystem::path& folder) {
   ::unlink(name.c_str());
   std::vector<std::byte> block(kBlock);
   for (std::size_t i = 0; i < block.size(); ++i)
-    block[i] = static_cast<std::byte>((i * 2654435761U) >> 13U);  // values that can't be
-                                                                  // compressed
+    block[i] = static_cast<std::byte>((i * 2654435761U) >> 13U);  // values that can't be compressed
   std::optional<DiskRates> rates;
   const double began = steady_seconds();
   if (write_blocks(file, block)) {
     const double written = steady_seconds();
-    ::posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);  // otherwise the file would be read from memory
+    ::posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);  // without this the file would be read back from memory
     const double read_began = steady_seconds();
     if (read_blocks(file, block)) {
       constexpr auto kBytes = static_cast<double>(kBlock) * kBlocks;

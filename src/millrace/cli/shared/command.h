@@ -20,7 +20,7 @@ struct Command {
   std::string_view name;
   std::string_view arguments;  // for the usage line, such as "RECIPE [FILE]..."
   std::string_view summary;    // the text about the command in `millrace --help`
-  std::string_view group;      // the heading above that text; "" = the command is not listed
+  std::string_view group;      // the heading above the summary; "" = the command is not listed
   std::string_view help;       // the text of `millrace NAME --help` after the usage line
   int (*run)(const Invocation& call);
   std::string (*more_help)(const Invocation& call) = nullptr;  // further help that depends on the words, such as the keys of a

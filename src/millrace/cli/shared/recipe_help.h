@@ -7,7 +7,7 @@
 
 namespace millrace::cli {
 
-// The help of the recipe that the call's words name. If they name no recipe, the list of the recipes.
+// The help of the recipe that the call's words name. The list of all recipes, if the words name none.
 [[nodiscard]] std::string recipe_help(const Invocation& call);
 
 }  // namespace millrace::cli

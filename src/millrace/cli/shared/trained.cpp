@@ -46,7 +46,7 @@ const Entry* find_recipe(std::span<const Entry> recipes, const std::string& name
   return found == recipes.end() ? nullptr : &*found;
 }
 
-// Takes --from, or --run-dir with --model-type, which another trainer uses instead.
+// Takes --from, or the flags --run-dir and --model-type that another trainer uses instead.
 std::optional<std::string> take_from(Arguments& arguments) {
   auto from = arguments.value("from"), run = arguments.value("run-dir"), type = arguments.value("model-type");
   if (!run && type)

@@ -75,15 +75,15 @@ Found gil_bound(const Evidence& evidence);
 Found page_faults(const Evidence& evidence);
 Found list_growing(const Evidence& evidence);
 
-// The time of the stretch if there were `readers` readers. It is the longest of three times: the loop's own work; the reading
-// time divided among the readers; the CPU time of both divided among the cores. Own work of unknown CPU time counts as work on
-// all cores. If a script's step uses all cores, it hardly progresses while one of its threads has no core, because each
-// operation waits for all threads.
+// The time that the stretch would have taken with `readers` readers. This is the longest of three times: the loop's own work;
+// the reading time divided among the readers; the CPU time of both divided among the cores. Own work of unknown CPU time counts
+// as work on all cores. If a script's step uses all cores, the step hardly progresses while one of its threads has no core,
+// because each operation waits for all threads.
 [[nodiscard]] double seconds_with(const Evidence& evidence, int readers);
 // The smallest number of readers with which steps hardly wait for data.
 [[nodiscard]] int enough_readers(const Evidence& evidence);
-// Like the function above, but for the given times. `computes`: readers compute most of the time, so more readers than cores do
-// not help.
+// Like enough_readers(evidence), but for the given times. `computes`: readers compute most of the time, so more readers than
+// cores do not help.
 [[nodiscard]] int enough_readers(double work_seconds, double read_seconds, bool computes, int cores);
 // The time that the stretch lost because a script starts its workers again in each pass.
 [[nodiscard]] double restart_seconds(const Evidence& evidence);

@@ -18,14 +18,14 @@ struct Range {
   [[nodiscard]] bool is_empty() const { return !(low <= high); }
   void widen() {
     if (low < high) return;
-    constexpr double kLeast = 1e-300;  // a twentieth of a smaller value may be 0
+    constexpr double kLeast = 1e-300;  // below this, a twentieth of the value may be 0
     const double by = std::abs(low) < kLeast ? 1 : std::abs(low) * 0.05;
     low -= by;
     high += by;
   }
 };
 
-// False for huge values, because the difference of two values must be finite too.
+// True if a diagram can show the point. Huge values are not shown, because the difference of two values must be finite too.
 inline bool is_drawn(const Point& point) { return std::abs(point.x) < 1e300 && std::abs(point.y) < 1e300; }
 
 }  // namespace millrace::report::detail

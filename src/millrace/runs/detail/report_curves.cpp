@@ -15,7 +15,7 @@ constexpr double kMostSteps = 1e15;
 constexpr std::array<std::string_view, 9> kNoCurve = {"step", "epoch",       "samples", "time",    "skipped",
                                                       "kind", "cache_bytes", "seconds", "it_per_s"};
 
-// The titles of known curves; losses and metrics come before them.
+// The keys and titles of known curves. In a report, losses and metrics come before these curves.
 struct Known {
   std::string_view key, title;
 };
@@ -41,7 +41,7 @@ struct Name {
 };
 struct Diagram {
   Rank rank = Rank::metric;
-  std::size_t order = 0;  // order within its rank
+  std::size_t order = 0;  // order of the series within its rank
   std::map<Name, Values> series;
 };
 using Diagrams = std::map<std::string, Diagram>;  // diagrams by title
@@ -84,7 +84,7 @@ class Gathering {
     return value.is_number() && std::ranges::find(kNoCurve, key) == kNoCurve.end();
   }
 
-  // A process that resumes from a snapshot repeats the steps after it.
+  // Removes the values after `step`, because a process that resumes from a snapshot repeats the steps after it.
   void forget_after(double step) {
     for (auto& [title, diagram] : to_) {
       for (auto& [name, values] : diagram.series) {
@@ -149,8 +149,8 @@ class Gathering {
   const Validations& validations_;
 };
 
-// The last parts of the names that a metrics board makes itself. "left/r2" and "left/mae" are different measures. "recall/cat"
-// and "recall/dog" are the same measure of two classes.
+// The last parts of the names that a metrics board makes itself. These parts are different measures, so "left/r2" and "left/mae"
+// share no diagram. "recall/cat" and "recall/dog" are the same measure of two classes and share one.
 constexpr std::array<std::string_view, 10> kMeasures = {
     "mae", "rmse", "r2", "pearson", "accuracy", "macro_f1", "balanced_accuracy", "units", "units_left_out", "units_below_0"};
 
@@ -190,8 +190,8 @@ class Places {
   std::map<std::string, int> places_;
 };
 
-// If there are several runs, each run has a colour, and its series have different dashes. The series of a single run have
-// different colours, and in a group the colour of their member.
+// Draws a diagram's curve. With several runs, each run has a colour, and the series of a run have different dashes. With a
+// single run, each series has a colour; in a group, the colour of the series' member.
 report::Curve curve_of(const std::string& title, const Diagram& diagram, std::span<const Validations> validations,
                        std::span<const std::string> names) {
   report::Curve curve{.title = title, .series = {}, .is_metric = diagram.rank != Rank::loss && diagram.rank != Rank::machine};

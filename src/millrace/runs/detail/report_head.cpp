@@ -17,12 +17,12 @@ using report::escaped;
 
 struct Tile {
   std::string name, value;
-  std::string note = {};  // below the name; a table leaves it out
+  std::string note = {};  // shown below the name; left out in a table
 };
 
 std::string at_step(double step) { return "at step " + with_commas(static_cast<std::int64_t>(step)); }
 
-// Adds the judged metric with its step first, then a few other metrics, and the terms of a loss last.
+// Adds first the judged metric with its step, then a few other metrics, last the terms of a loss.
 void add_metrics(std::vector<Tile>& tiles, const Validations& validations, std::size_t most) {
   std::vector<MetricStory> metrics = validations.metrics;
   std::stable_partition(metrics.begin(), metrics.end(), [&](const MetricStory& metric) {
@@ -92,7 +92,7 @@ std::string runs_table(std::span<const RunStory> runs, std::span<const Validatio
   return report::table(rows);
 }
 
-// The keys of the configs that have different values, a column for each run.
+// A table of the config keys that have different values, with a column for each run.
 std::string differences_html(std::span<const RunStory> runs, std::span<const std::string> names) {
   constexpr std::size_t kShown = 20;
   std::map<std::string, std::vector<std::string>> values;
@@ -103,7 +103,7 @@ std::string differences_html(std::span<const RunStory> runs, std::span<const std
       of_runs[i] = std::move(value);
     }
   }
-  values.erase("run.dir");  // differs between any two runs
+  values.erase("run.dir");  // left out, because it differs between any two runs
   std::erase_if(values, [](const auto& each) {
     return std::ranges::all_of(each.second, [&](const std::string& value) { return value == each.second.front(); });
   });

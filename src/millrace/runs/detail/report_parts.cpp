@@ -34,7 +34,7 @@ double sum_of(const std::vector<std::pair<std::string, double>>& accounts) {
   return sum;
 }
 
-// Accounts and their greatest share of a rank's time, the greatest first, without accounts that are small on all ranks.
+// Accounts and their greatest share of any rank's time, the greatest first, without accounts that are small on all ranks.
 std::vector<std::pair<std::string, double>> accounts_of_ranks(const RunStory& run) {
   constexpr std::size_t kMost = 16;  // largest number of accounts; only a damaged file has more
   constexpr double kLeast = 0.005;

@@ -22,7 +22,8 @@ using report::escaped;
 constexpr std::uint64_t kMostPicture = 400'000;  // bytes
 constexpr std::int64_t kLatest = -1;             // the step of a picture that has no step in its file name
 
-// The steps at which a picture of a run was kept, in ascending order; kLatest if its file name has no step.
+// The files of a picture of a run by the step at which the picture was kept, in ascending order; kLatest if the file name has no
+// step.
 using Steps = std::map<std::int64_t, fs::path>;
 struct Shown {
   std::string name;
@@ -43,7 +44,7 @@ std::string png_in(const fs::path& path) {
   }
 }
 
-// Sorted by name, then by run.
+// The pictures of all runs, sorted by name, then by run.
 std::vector<Shown> pictures_of(std::span<const RunStory> runs) {
   std::map<std::pair<std::string, std::size_t>, Steps> found;
   for (std::size_t run = 0; run < runs.size(); ++run) {
@@ -59,7 +60,7 @@ std::vector<Shown> pictures_of(std::span<const RunStory> runs) {
   }
   std::vector<Shown> all;
   for (auto& [key, files] : found) {
-    if (files.size() > 1) files.erase(kLatest);  // it equals the picture of the newest step
+    if (files.size() > 1) files.erase(kLatest);  // dropped, because this file equals the picture of the newest step
     all.push_back({.name = key.first, .run = key.second, .files = std::move(files)});
   }
   return all;
@@ -89,7 +90,7 @@ struct LeftOut {
   std::size_t earlier = 0;      // number of pictures of earlier steps that did not fit
 };
 
-// Embeds the newest step of each picture, then the earlier steps of all pictures by their importance.
+// Embeds the newest step of each picture first, then the earlier steps of all pictures in the order of by_importance().
 LeftOut embed(std::vector<Shown>& pictures, std::size_t most) {
   LeftOut left_out;
   std::set<std::int64_t> steps;

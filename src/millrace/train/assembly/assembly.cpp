@@ -23,8 +23,8 @@
 namespace millrace {
 namespace {
 
-// Refuses sharding and compression together with distributed.average_every: both need summed gradients, but ranks that average
-// their weights do not sum gradients.
+// Refuses sharding and compression together with distributed.average_every. Both need gradients that are summed over the ranks,
+// but ranks that average their weights do not sum gradients.
 void check_averaging(const DistributedConfig& config) {
   if (config.average_every == 1 || !(config.shard_optimizer || config.compress)) return;
   throw ConfigError(
@@ -96,7 +96,7 @@ const Json* Assembly::kept(const std::string& option) const {
 }
 
 // The number format, if it is known without a trial. A resumed run keeps its snapshot's format, because another format would
-// change bits.
+// change bits of the results.
 std::optional<at::ScalarType> Assembly::known_format() const {
   if (!setup_.switches().on("autocast") || kept("precision.fallback") != nullptr) return std::nullopt;
   if (!setup_.config().precision.dtype.is_auto()) {
@@ -133,7 +133,8 @@ void Assembly::make_stepper() {
                        "the run had changed to this format before the snapshot", /*by_trial=*/true});
 }
 
-// Takes the learning rates from the objectives instead of the config, because a recipe may give an objective its own rate.
+// Adds the learning rates to the plan. The rates come from the objectives, not from the config, because a recipe may give an
+// objective its own rate.
 void Assembly::plan_rates() {
   const optim::OptimConfig& given = setup_.config().optim;
   const bool alone = stepper_->objectives().size() == 1;
@@ -234,7 +235,8 @@ void Assembly::decide() {
   decide_layout();
 }
 
-// Recompute changes no bits, unlike the number format. So a resumed run may choose again, and each rank may choose independently.
+// Chooses what to recompute. Recompute changes no bits, unlike the number format, so a resumed run may choose again, and each
+// rank may choose independently.
 void Assembly::decide_memory() {
   if (!setup_.switches().on("recompute")) {
     memory_ = {.recompute = memory::Recompute(), .value = "none", .reason = "--off=recompute"};

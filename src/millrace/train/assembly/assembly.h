@@ -27,8 +27,8 @@ namespace millrace {
 // An assembly is complete once it is constructed. It refers to its RunSetup, which must outlive it. Belongs to one thread.
 class Assembly {
  public:
-  // `kept`: choices that trials made before the snapshot, {option: value}. They are not tried again, because another choice would
-  // change bits. Throws ConfigError if the ranks can't step as the config says.
+  // `kept`: choices that trials made before the snapshot, {option: value}. These choices are not tried again, because another
+  // choice would change bits of the results. Throws ConfigError if the ranks can't step as the config says.
   Assembly(RunSetup& setup, std::unique_ptr<Recipe> recipe, Loaders loaders, Json kept = Json::object());
   Assembly(RunSetup& setup, const RecipeFolders& places);  // makes a new recipe and its loaders
   ~Assembly();
@@ -42,8 +42,8 @@ class Assembly {
   [[nodiscard]] const Loaders& loaders() const noexcept { return loaders_; }
   [[nodiscard]] Stepper& stepper() const noexcept { return *stepper_; }
 
-  // A run calls this before decide(). Afterwards its trials take no longer than a run of this length allows (TrialTime). Choices
-  // that are not tried in that time keep their defaults: Millrace's kernels (LibTorch's for products in fp32), fp32, and the
+  // Limits the time of the trials to what the run's length allows (TrialTime). A run calls this before decide(). Choices that
+  // are not tried in that time keep their defaults: Millrace's kernels (LibTorch's for products in fp32), fp32, and the
   // contiguous layout.
   void limit_trials(std::function<double()> clock = steady_seconds);
   void decide();  // chooses kernels, number format and layout, by trials if the config leaves them open; the same on all ranks
@@ -52,20 +52,20 @@ class Assembly {
   // Called by decide() before the first bf16 step on a CPU: tests the step's convolutions in a separate process and works around
   // the faults found (device/convolution_guard.h).
   void try_convolutions();
-  // True if a bf16 trial is safe in a run that computes in another format. Always true on a GPU. On a CPU it is true if the step
-  // has no convolutions, or if an earlier run tested them; the faults that were found are then avoided from here on. To see
-  // whether the step has convolutions, one step in fp32 may be made; it leaves no trace.
+  // True if a bf16 trial is safe in a run that computes in another format. On a GPU this is always true. On a CPU this is true
+  // if the step has no convolutions, or if an earlier run tested them; the faults that were found are then avoided from here on.
+  // To see whether the step has convolutions, the function may make one step in fp32, which leaves no trace.
   [[nodiscard]] bool may_try_bf16(const Batch& batch);
   [[nodiscard]] const MemoryChoice& memory() const noexcept { return memory_; }  // empty before decide_memory()
   // Empty before try_convolutions().
   [[nodiscard]] const ConvolutionChoice& convolutions() const noexcept { return convolutions_; }
 
   // The bytes that each part of the run takes now; activations are the bytes that a step adds. `step_peak`: the most bytes of
-  // tensors that a step held.
+  // tensors that a step needed.
   [[nodiscard]] MemoryAccount memory_account(std::uint64_t step_peak, bool copies_snapshots) const;
   [[nodiscard]] BatchContext batch_context() const;
-  // A prepared micro-batch like the first one of a training step or of a validation. Reading it leaves no trace. nullopt if there
-  // is no batch. `prepares`: the recipe that prepares the batch; null = the run's recipe.
+  // A prepared micro-batch like the first one of a training step or of a validation. Reading this batch leaves no trace. nullopt
+  // if there is no batch. `prepares`: the recipe that prepares the batch; null = the run's recipe.
   [[nodiscard]] std::optional<Batch> trial_batch(Split split = Split::train, Recipe* prepares = nullptr) const;
 
  private:
@@ -75,19 +75,19 @@ class Assembly {
   [[nodiscard]] bool may_compute_in(at::ScalarType half) const;
   [[nodiscard]] std::string trial_of(std::string_view what, const Batch& batch) const;  // the trial's name in KeptTrials
   void try_kernels();                                                                   // defined in kernel_trial.cpp
-  void plan_kernels();                                                                  // writes the kernels of the chosen format
-                                                                                        // into the plan
-  void decide_precision();                                                              // defined in precision_choice.cpp
+  void plan_kernels();      // writes the kernels of the chosen format into the plan
+  void decide_precision();  // defined in precision_choice.cpp
   [[nodiscard]] precision::Decision try_precisions();
   void decide_tf32();
   [[nodiscard]] std::optional<at::ScalarType> known_format() const;
   void decide_layout();  // defined in layout_trial.cpp
   [[nodiscard]] Choice try_layouts();
   [[nodiscard]] const Json* kept(const std::string& option) const;
-  // Calls `trial` with the trial batch. If memory runs out, calls it again with half of the batch, then a quarter, and so on.
-  // Returns a note about the part used, for the reason of the choice; "" for the whole batch. nullopt if there is no batch.
+  // Calls `trial` with the trial batch. If memory runs out, calls `trial` again with half of the batch, then a quarter, and so
+  // on. Returns a note about the part of the batch that was used, for the reason of the choice; "" for the whole batch. nullopt
+  // if there is no batch.
   std::optional<std::string> try_on_batch(const std::function<void(const Batch&)>& trial);
-  // False if the time of the trials was over before the trial's end.
+  // Calls `trial`. Returns false if `trial` gave up because the time of the trials was over.
   template <class Trial>
   [[nodiscard]] static bool within_time(const Trial& trial) {
     try {

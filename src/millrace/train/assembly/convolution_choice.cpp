@@ -41,7 +41,7 @@ std::string reason_of(const device::ConvolutionTrial& trial, std::size_t shapes)
   return reason;
 }
 
-// Adds the convolutions that the resumed run has computed in fp32 so far, so that they stay in fp32.
+// Adds the convolutions that the resumed run has computed in fp32 so far, so that these stay in fp32.
 void add_those_before(std::vector<device::FoundFault>& faults, const std::vector<device::ConvolutionShape>& shapes,
                       const std::string& before) {
   for (const device::ConvolutionShape& shape : shapes) {
@@ -62,8 +62,8 @@ std::vector<device::ConvolutionShape> asked_in_bf16(const std::function<void()>&
   });
 }
 
-// Until destruction all operations use LibTorch's implementation, so that a census sees every convolution that LibTorch may have
-// to compute.
+// While an object of this class exists, all operations use LibTorch's implementation, so that a count of the convolutions sees
+// every convolution that LibTorch may have to compute.
 class LibraryOnly {
  public:
   LibraryOnly() {
@@ -136,8 +136,8 @@ ConvolutionChoice choose_convolutions(const std::function<void()>& step, KeptTri
   return choice;
 }
 
-// Runs before the first bf16 step, however the format was chosen. Rank 0 tests for all ranks, because their machines are assumed
-// to be alike.
+// Tests the convolutions before the first bf16 step, however the format was chosen. Rank 0 tests for all ranks, because the
+// ranks' machines are assumed to be alike.
 void Assembly::try_convolutions() {
   if (!setup_.context().device.is_cpu() || !may_compute_in(at::kBFloat16) || !setup_.switches().on("tried_convolutions")) return;
   const Json* before = kept(kOption);
@@ -175,7 +175,8 @@ void Assembly::try_convolutions() {
   convolutions_ = std::move(choice);
 }
 
-// Starts no convolution test itself, because the separate process would take longer than the trial that the caller wants to make.
+// Starts no test of convolutions itself, because the test's separate process would take longer than the trial that the caller
+// wants to make.
 bool Assembly::may_try_bf16(const Batch& batch) {
   if (!setup_.context().device.is_cpu()) return true;
   const std::string trial = trial_of(kConvolutionTrial, batch);

@@ -18,8 +18,10 @@ namespace {
 // A trial is worthwhile if an operation has at least this number of multiplications in a step. Fewer multiplications take one or
 // two milliseconds, and a better choice would gain less than its trial costs.
 constexpr double kWorthATrial = 1e9;
-constexpr double kKernelSteps = 8;  // steps in a trial: a count, and each call at least three times in both implementations
-constexpr double kNoise = 0.97;  // the default implementation is kept unless the other one's time is below this share of its time
+// steps in a trial: one counts the calls, and in the others each call runs at least three times in both implementations
+constexpr double kKernelSteps = 8;
+// the default implementation is kept unless the other one takes less than this share of the default's time
+constexpr double kNoise = 0.97;
 
 bool is_worth_a_trial(const std::vector<kernels::OperationTrial::Times>& all) {
   return std::ranges::any_of(all, [](const kernels::OperationTrial::Times& times) { return times.work >= kWorthATrial; });
@@ -50,7 +52,7 @@ kernels::Implementation implementation_named(std::string_view name) noexcept {
   return name == "ours" ? kernels::Implementation::ours : kernels::Implementation::library;
 }
 
-// The kernel choice in a plan's or snapshot's option; nullopt if the option is not about a kernel.
+// Reads a kernel choice from an option of a plan or a snapshot; nullopt if the option is not about a kernel.
 std::optional<KernelChoice> choice_of(const std::string& option, const std::string& way, const std::string& reason) {
   for (std::size_t i = 0; i < kernels::kOperations; ++i) {
     for (const c10::ScalarType type : {c10::kFloat, c10::kBFloat16}) {
@@ -140,8 +142,8 @@ KeptTrials& Assembly::kept_trials() {
   return *kept_trials_;
 }
 
-// Tries the kernels in every format that the run may compute in, because the trial of number formats runs each format with its
-// best kernels.
+// Tries the kernels in every format that the run may compute in. The trial of number formats needs this, because it runs each
+// format with its best kernels.
 void Assembly::try_kernels() {
   kernels::forget_implementations();
   kernel_choices_.clear();
@@ -154,7 +156,7 @@ void Assembly::try_kernels() {
   const std::string here(kernels::instruction_set());
   const KeptKernels before = kept_kernels(kept_);
   const bool goes_on = before.hold_on(here);
-  if (!kept_.empty() && goes_on) {  // another implementation would change the bits
+  if (!kept_.empty() && goes_on) {  // the resumed run's choices are kept, because another implementation would change bits
     kernel_choices_[""] = before.choices;
     return millrace::choose(before.choices);
   }

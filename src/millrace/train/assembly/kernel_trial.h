@@ -34,13 +34,14 @@ struct KernelChoice {
 struct KeptKernels {
   std::vector<KernelChoice> choices;
   std::string tried_on;  // the CPU's instruction set at the time; "" = not recorded
-  // False on another instruction set, because the speeds and the bits of both implementations are different there.
+  // True if the choices are valid on the instruction set `set`. They are not valid on another set, because there the speeds and
+  // the bits of both implementations are different.
   [[nodiscard]] bool hold_on(std::string_view set) const { return tried_on.empty() || tried_on == set; }
 };
 [[nodiscard]] KeptKernels kept_kernels(const Json& choices);
 inline constexpr const char* kTriedOn = "device.instructions";  // the instruction set's option among the choices
 
-// The first function chooses this implementation for all operations in every number format; the second one makes the given
+// choose_all() chooses this implementation for all operations in every number format. The second function makes the given
 // choices.
 void choose_all(kernels::Implementation implementation) noexcept;
 void choose(const std::vector<KernelChoice>& choices) noexcept;

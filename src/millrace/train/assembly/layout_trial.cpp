@@ -16,8 +16,8 @@ namespace millrace {
 namespace {
 
 constexpr std::size_t kRounds = std::tuple_size_v<LayoutRounds>;
-constexpr double kWorthIt = 0.97;  // share of the contiguous step's time; channels-last must be faster than this, because a
-                                   // smaller gain may be noise
+// channels-last must take less than this share of the contiguous step's time, because a smaller gain may be noise
+constexpr double kWorthIt = 0.97;
 constexpr double kTolerance = 0.02;
 constexpr const char* kContiguous = "contiguous";
 constexpr const char* kChannelsLast = "channels_last";
@@ -28,7 +28,7 @@ double median_loss(const LayoutRounds& rounds) {
   return median(std::move(losses));
 }
 
-// The step with the worst gradient among all rounds and objectives.
+// The step with the largest gradient error among all rounds and objectives.
 precision::Trial worst_of(const LayoutRounds& rounds) {
   std::vector<precision::Trial> all;
   for (const precision::Trial& trial : rounds) {
@@ -88,7 +88,7 @@ precision::Trial try_format(Recipe& recipe, StepTrials& trials, const Batch& bat
   return better_of(trials.try_precision(batch, format), last);
 }
 
-// A resumed run keeps its layout, because sums in another layout are added in another order, which changes bits.
+// Chooses the memory layout. A resumed run keeps its layout, because another layout adds in another order, which changes bits.
 void Assembly::decide_layout() {
   if (!recipe_->set_layout(Layout::contiguous)) return;
   if (!setup_.config().device.layout.is_auto()) {

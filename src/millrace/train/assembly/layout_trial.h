@@ -27,12 +27,11 @@ struct LayoutVerdict {
 // chosen one.
 [[nodiscard]] LayoutVerdict try_layouts(Recipe& recipe, Stepper& stepper, const Batch& batch, TrialTime* time = nullptr);
 
-// Returns the trial that represents its number format, out of two trials of the same step in the two layouts: the faster one with
-// finite values; `contiguous` if neither is finite.
+// Compares two trials of the same step, one in each layout, and returns the one that is used to judge their number format. This
+// is the faster of those with finite values; `contiguous` if neither is finite.
 [[nodiscard]] const precision::Trial& better_of(const precision::Trial& contiguous, const precision::Trial& channels_last);
 // A trial step in `format`. With `tries_layouts` the step is made in both layouts, so that a format is judged in the layout that
-// a run would use with it. Afterwards the recipe is in contiguous layout. Without `tries_layouts` the recipe's layout does not
-// change.
+// a run would use. Afterwards the recipe is in contiguous layout. Without `tries_layouts` the recipe's layout does not change.
 [[nodiscard]] precision::Trial try_format(Recipe& recipe, StepTrials& trials, const Batch& batch,
                                           std::optional<at::ScalarType> format, bool tries_layouts);
 

@@ -11,7 +11,8 @@
 namespace millrace {
 namespace {
 
-// The batches of a full step. All batches of a step are from one epoch, so an epoch may have too few for optim.accumulate.
+// The number of batches in a full step. All batches of a step are from one epoch, so a short epoch may have fewer than
+// optim.accumulate batches.
 std::int64_t batches_per_step(const optim::OptimConfig& optim, const data::Loader& training) {
   return std::clamp<std::int64_t>(training.batches_per_epoch(), 1, optim.accumulate);
 }

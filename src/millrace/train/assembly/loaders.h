@@ -15,7 +15,7 @@
 
 namespace millrace {
 
-// Belongs to one thread. It refers to the RunSetup. It may be moved, because nothing that it makes refers back to it.
+// Belongs to one thread. The object refers to the RunSetup. It may be moved, because no object that it makes refers to it.
 class Loaders {
  public:
   // Asks the recipe for its data. `note`: called with a text about each change that the loader makes while it runs; null = the
@@ -30,8 +30,9 @@ class Loaders {
   [[nodiscard]] std::uint64_t bytes_in_memory() const noexcept;  // bytes of a cache in memory; 0 for a cache on disk
 
   [[nodiscard]] std::int64_t steps_per_epoch() const;
-  [[nodiscard]] std::int64_t total_steps() const;                                             // 0 = no limit
-  [[nodiscard]] std::int64_t total_steps(std::int64_t epochs, std::int64_t max_steps) const;  // of a run of this length
+  [[nodiscard]] std::int64_t total_steps() const;  // number of steps of the run; 0 = no limit
+  // number of steps of a run of this length
+  [[nodiscard]] std::int64_t total_steps(std::int64_t epochs, std::int64_t max_steps) const;
   [[nodiscard]] std::int64_t global_batch() const;   // rows in one step, over all data sets, ranks and accumulated batches
   [[nodiscard]] std::uint64_t buffer_bytes() const;  // memory of both loaders: batches being made and used
 

@@ -13,7 +13,7 @@ constexpr std::ptrdiff_t kOfTensors = 5;  // the number of parts, at the beginni
 
 double as_double(std::uint64_t bytes) { return static_cast<double>(bytes); }
 
-// "weights 12 MB, optimizer 4.0 MB": the parts that are large enough to list in relation to `whole`.
+// "weights 12 MB, optimizer 4.0 MB": the parts that are a large enough share of `whole`.
 std::string largest_of(std::vector<std::pair<std::string, std::uint64_t>> parts, std::uint64_t whole) {
   std::stable_sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
   std::string text;

@@ -34,8 +34,8 @@ std::optional<StepProfile> profile(Stepper& stepper, const Batch& batch, const R
   return std::nullopt;
 }
 
-// Plans which blocks to recompute, and checks the predicted memory by trials. The prediction is a sum over blocks, which does not
-// see that two neighbouring blocks may save a tensor twice or share it.
+// Plans which blocks to recompute, and checks the predicted memory by trials. The prediction is a sum over blocks. It can't know
+// that two neighbouring blocks save the same tensor or share it.
 memory::Planner::RecomputePlan confirmed(Stepper& stepper, const Batch& batch, const Planner& planner, std::uint64_t budget,
                                          bool with_gradients) {
   constexpr int kMostTrials = 4;
@@ -171,7 +171,7 @@ MemoryLimit::MemoryLimit(const std::string& limit)
     : outer_(device::tensor_memory_limit()), outer_resident_(device::resident_memory_limit()) {
   device::count_tensor_memory();
   if (limit == "auto") {
-    // The limit leaves a tenth of the free memory for operations' scratch memory and for the system.
+    // The limit is not all of the free memory: a tenth is left for operations' scratch memory and for the system.
     constexpr double kShare = 0.9;
     const auto free = kShare * static_cast<double>(device::available_memory_bytes());
     device::limit_resident_memory(device::private_resident_bytes() + static_cast<std::uint64_t>(free));

@@ -34,7 +34,7 @@ struct MemoryChoice {
 // The choice without memory.budget: the blocks that the config names.
 [[nodiscard]] MemoryChoice named_memory(const MemoryConfig& config);
 
-// Limits the bytes of CPU tensors as memory.limit says, until destruction. "auto" limits the process to the memory that is free
+// Until destruction, limits the bytes of CPU tensors as memory.limit says. "auto" limits the process to the memory that is free
 // now.
 class MemoryLimit {
  public:

@@ -1,4 +1,4 @@
-// Chooses the number format of a run if the config leaves it open: by one trial, on the run's own step.
+// Chooses the number format of a run if the config leaves the format open: by one trial, on the run's own step.
 #include <torch/nn/module.h>
 
 #include "millrace/precision/tf32.h"
@@ -15,8 +15,8 @@ std::string absolute_text(const std::string& path) {
   return path.empty() ? path : std::filesystem::absolute(path).lexically_normal().string();
 }
 
-// Where the values of a first step come from: the data and the first weights, as far as both are known without reading files.
-// Kept results of a trial hold only for the same origin.
+// Where the values of a first step come from: the data and the first weights, as far as both are known without reading files. A
+// kept result of a trial is valid only for the same origin.
 Json origin_of_values(const data::Loader& loader, const RunConfig& config, const Plan& plan) {
   const Choice* const weights = plan.find("train.weights");
   return {{"data", loader.state().value("fingerprint", Json())},
@@ -26,7 +26,7 @@ Json origin_of_values(const data::Loader& loader, const RunConfig& config, const
 
 }  // namespace
 
-// Chooses by one trial per run; all ranks use rank 0's result.
+// Chooses the number format by one trial per run. All ranks use rank 0's result.
 void Assembly::decide_precision() {
   if (!setup_.config().precision.dtype.is_auto()) return;
   if (const Json* format = kept("precision.dtype")) {
@@ -43,7 +43,7 @@ void Assembly::decide_precision() {
   setup_.plan().set({"precision.dtype", name, "auto", agreed.at("reason").get<std::string>(), /*by_trial=*/true});
 }
 
-// Chooses whether a GPU uses TF32. A resumed run keeps its snapshot's choice, also after a fallback to fp32, because another
+// Chooses whether a GPU uses TF32. A resumed run keeps its snapshot's choice, even after a fallback to fp32, because another
 // choice would change bits.
 void Assembly::decide_tf32() {
   const at::Device device = setup_.context().device;

@@ -22,8 +22,8 @@
 namespace millrace {
 namespace {
 
-// False for weights of a plain file, which holds no state of a recipe. load_state() is then not called, so it need not handle a
-// missing state.
+// False for weights from a plain file, which holds no state of a recipe. load_state() is then not called, so a recipe need not
+// handle a missing state.
 bool has_state(const Weights& weights) {
   return !weights.run.empty() || !weights.recipe.tensors.empty() || !weights.recipe.json.empty();
 }
@@ -102,14 +102,14 @@ data::LoaderOptions RunSetup::loader_options(const data::Pipeline& pipeline, Spl
 
 void RunSetup::choose_device() {
   const device::Choice choice = device::choose(config_.device.name, agreement().ranks().local_rank);
-  inputs_.emplace();  // must follow device::choose(): after any earlier call to LibTorch the GPU can't be chosen any more
+  inputs_.emplace();  // must follow device::choose(), because after any call to LibTorch the GPU can't be chosen any more
   context_.device = choice.device;
   choose("device.name", choice.device.str(), choice.reason);
   if (!choice.warning.empty()) console().warning(choice.warning);
   // Makes this rank's GPU the default for calls that do not name a GPU.
   if (!choice.device.is_cpu()) c10::impl::VirtualGuardImpl(choice.device.type()).setDevice(choice.device);
   choose_gpu_settings();
-  // TF32 stays off until it is decided, because trials of number formats compare with true fp32.
+  // Off until TF32 is decided, because trials of number formats compare with true fp32.
   precision::use_tf32(precision::choose_tf32(config_.device.tf32_wish(), choice.device, std::nullopt), choice.device);
   if (context_.device.is_cpu() && switches_.on("memory_recovery")) memory_limit_.emplace(config_.memory.limit);
   if (!context_.device.is_cpu() && config_.memory.limit != "auto")
@@ -191,8 +191,8 @@ std::unique_ptr<Recipe> RunSetup::make_recipe(const RecipeFolders& places, std::
   load_frozen_parts(recipe->model(), context_.notice);
   if (weights) {
     if (const std::string notice = load_model_weights(recipe->model(), *weights); !notice.empty()) context_.notice(notice);
-    load_frozen_parts(recipe->model(), [](const std::string&) {});  // again, because frozen parts keep the weights of their
-                                                                    // files
+    // called again, because the snapshot may have replaced the weights of frozen parts, which must be those of their files
+    load_frozen_parts(recipe->model(), [](const std::string&) {});
   }
   recipe->model().to(context_.device);
   return recipe;

@@ -40,7 +40,7 @@ class RunSetup {
   RunSetup(const RunSetup&) = delete;
   RunSetup& operator=(const RunSetup&) = delete;
 
-  [[nodiscard]] const RunRequest& request() const noexcept { return request_; }  // its fs is not null
+  [[nodiscard]] const RunRequest& request() const noexcept { return request_; }  // the request; its member `fs` is not null
   [[nodiscard]] telemetry::Console& console() const noexcept { return *request_.console; }
   [[nodiscard]] const RunConfig& config() const noexcept { return config_; }
   [[nodiscard]] Switches& switches() noexcept { return switches_; }

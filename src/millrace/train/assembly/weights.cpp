@@ -22,7 +22,7 @@
 namespace millrace {
 namespace {
 
-// Reads a JSON file. Null if it can't be read, because a truncated or foreign file must not end a search.
+// Reads a JSON file. Null if the file can't be read, because a truncated or foreign file must not end a search.
 Json read_json(Fs& fs, const std::filesystem::path& file) {
   try {
     return Json::parse(fs.read_file(file), nullptr, /*allow_exceptions=*/false);
@@ -31,7 +31,7 @@ Json read_json(Fs& fs, const std::filesystem::path& file) {
   }
 }
 
-// The folder of the run to which a snapshot belongs, also if the path is "." or ends in a slash.
+// The folder of the run to which a snapshot belongs. Also works if the path is "." or ends in a slash.
 std::filesystem::path run_of_snapshot(const std::filesystem::path& snapshot) {
   const auto plain = [](const std::filesystem::path& path) {
     const std::filesystem::path normal = path.lexically_normal();
@@ -44,8 +44,8 @@ std::filesystem::path run_of_snapshot(const std::filesystem::path& snapshot) {
 }
 
 struct Best {
-  std::int64_t step = -1;  // -1: unknown
-  std::string metric;      // "val_loss 0.1234"; "" = unknown
+  std::int64_t step = -1;  // step of the best value; -1 = unknown
+  std::string metric;      // the metric and its best value: "val_loss 0.1234"; "" = unknown
 };
 
 // Reads from `metrics` the best value of the metric `judge`, at the JSON pointer `best`, and the step of the best validation
@@ -64,7 +64,7 @@ Best best_of(const Json& metrics, const std::string& judge, const char* best, co
 }
 
 Best best_in(const Json& judged) {
-  if (!judged.is_object()) return {};  // no validation gave a number
+  if (!judged.is_object()) return {};  // no validation gave a number, so there is no best
   const Json& step = judged.at("step");
   if (!step.is_number_integer()) return {};
   return {.step = step.get<std::int64_t>(),
@@ -76,8 +76,8 @@ std::string judge_of(const Json& config) {
   return config.is_object() && config.contains(place) && config.at(place).is_string() ? config.at(place).get<std::string>() : "";
 }
 
-// Returns the best validation. It comes from the summary if that is about this snapshot's step, because a run's last validation
-// comes after its last snapshot; otherwise from the snapshot.
+// Returns the best validation. If the summary is about the newest snapshot's step, the best validation comes from the summary,
+// because a run's last validation comes after its last snapshot. Otherwise it comes from the snapshot.
 Best best_of(Fs& fs, const std::filesystem::path& run, const snapshot::Content& newest) {
   const Json summary = read_json(fs, run / run_files::kSummary);
   const State* trainer = snapshot::part_of(newest, snapshot::kTrainer);
@@ -85,7 +85,8 @@ Best best_of(Fs& fs, const std::filesystem::path& run, const snapshot::Content& 
   try {
     const bool is_of_it = summary.is_object() && summary.value("steps", Json()) == newest.step && summary.contains("metrics");
     if (is_of_it && summary.contains("best")) return best_in(summary["best"]);
-    if (is_of_it) return best_of(summary["metrics"], judge, "/best", "/best_step");  // a summary of an earlier version
+    // the names in a summary of an earlier version
+    if (is_of_it) return best_of(summary["metrics"], judge, "/best", "/best_step");
     return trainer == nullptr ? Best() : best_of(trainer->json.at("metrics"), judge, "/1", "/2");
   } catch (const Json::exception&) {  // another program wrote the file
     return {};

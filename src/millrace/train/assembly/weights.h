@@ -24,8 +24,8 @@ struct Weights {
   std::string which;                      // a line for the user: "best snapshot, step 600 of runs/x"
   std::int64_t step = 0;                  // step of the snapshot; 0 for a file of tensors
   std::int64_t newest_step = 0;           // step of the run's newest complete snapshot; 0: not looked up
-  std::string best;               // the metric by which it is the best snapshot: "val_loss 0.1234"; "" if it was not chosen by a
-                                  // metric
+  std::string best;               // the metric by which the snapshot is the run's best: "val_loss 0.1234"; "" if the snapshot
+                                  // was not chosen by a metric
   Json choices = Json::object();  // choices of trials and fallbacks in the run, by config key
   // Convolutions that were wrong in bf16 on the run's machine, as ConvolutionChoice::to_json() writes them; null if the snapshot
   // has no such record.

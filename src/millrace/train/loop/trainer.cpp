@@ -27,11 +27,12 @@ using telemetry::Span;
 
 namespace {
 
-// After this many steps of a run on a GPU, the next steps usually are of one kind. Before, four are launched piece by piece, one
-// is recorded, two are launched twice to compare both ways, and three are timed (train/step/step_graph.cpp).
+// After this many steps of a run on a GPU, steps usually are of one kind only. The steps before are mixed: four are launched
+// piece by piece, one is recorded, two are launched twice to compare replay and launch, and three are timed
+// (train/step/step_graph.cpp).
 constexpr std::int64_t kMixedSteps = 10;
 
-// Each metric's value at the latest validation.
+// The value of each metric at the latest validation.
 metrics::Means latest_of(const Scores& scores) {
   metrics::Means means;
   for (const auto& [name, metric] : scores.metrics()) {
@@ -41,7 +42,8 @@ metrics::Means latest_of(const Scores& scores) {
   return means;
 }
 
-// All batches of a step are from one epoch, so the last step of an epoch may have fewer than the others.
+// The number of steps in an epoch. All batches of a step are from one epoch, so the last step of an epoch may have fewer batches
+// than the others.
 std::int64_t steps_of_an_epoch(const data::Loader& loader, std::int64_t accumulate) {
   return std::max<std::int64_t>((loader.batches_per_epoch() + accumulate - 1) / accumulate, 1);
 }
@@ -98,7 +100,7 @@ BatchContext Trainer::batch_context() const {
 
 Ending Trainer::run() {
   begin();
-  std::optional<Ending> ending = between_steps();  // a resumed run first does what was left undone after the step of its snapshot
+  std::optional<Ending> ending = between_steps();  // a resumed run first does what was left undone when its snapshot's step ended
   while (!ending) {
     begin_profiled_step();
     const bool stepped = take_step();
@@ -125,8 +127,8 @@ void Trainer::begin() {
   began_step_ = step_;
 }
 
-// Does what all ranks do together while their states are equal: validation, save, stop. A snapshot records whether the validation
-// of its step is done.
+// Does what all ranks do together at a sync, while their states are equal: validation, save, stop. A snapshot records whether
+// the validation of its step is done.
 std::optional<Ending> Trainer::between_steps() {
   if (validation_pending_) validate();
   const bool is_told_to_stop = take_finished_save();
@@ -165,8 +167,8 @@ void Trainer::show_progress() {
 
 namespace {
 
-// While an object of this class exists, the time counts as the phase `profile`, so that the recorder's own time is not part of
-// the profile.
+// While an object of this class exists, the time counts as the phase `profile`, so that the profile does not contain the
+// recorder's own time.
 class Unseen {
  public:
   Unseen(telemetry::Timeline& timeline, Phase phase) noexcept : timeline_(timeline), before_(timeline.enter(phase)) {}
@@ -207,8 +209,7 @@ void Trainer::end_profile() noexcept {
 bool Trainer::take_step() {
   parts_.timeline->begin_step();
   if (phases_ && !profiler_)
-    phases_->begin_step(step_ + 1);  // a profile uses the same hook on spans, so phases are not timed
-                                     // during it
+    phases_->begin_step(step_ + 1);  // during a profile the phases are not timed, because the profile uses the same hook on spans
   doing_step(step_ + 1);
   parts_.stepper->begin_step(step_);
   std::vector<StepResult> results;
@@ -240,7 +241,7 @@ bool Trainer::take_step() {
   finish_step(results, measured);
   epoch_end_.of_step = epoch_ + 1;
   results.clear();  // the outputs in the results may keep the batch's memory
-  // Starts the copy of the next batch. Not at an epoch's end, where other work comes first, and not after the last step.
+  // Starts the copy of the next batch. Not at an epoch's end, where other work comes first, and not after the run's last step.
   if (!epoch_end_.reached && step_ != parts_.config->train.max_steps) feed_.look_ahead();
   if (const std::int64_t every = parts_.config->memory.cleanup_every; every > 0 && step_ % every == 0)
     device::release_cached_memory(parts_.stepper->device());
@@ -249,7 +250,7 @@ bool Trainer::take_step() {
   return true;
 }
 
-// Runs up to optim.accumulate batches. All of them are from one epoch.
+// Runs the batches of a step: up to optim.accumulate batches, all from one epoch.
 std::int64_t Trainer::run_micro_batches(std::vector<StepResult>& results, metrics::Board& measured) {
   const std::int64_t accumulate = parts_.config->optim.accumulate;
   std::int64_t rows = 0;
@@ -282,8 +283,8 @@ std::optional<Batch> Trainer::next_batch() {
   return batch;
 }
 
-// The rows of all ranks since the last sync. Collective only if ranks average: otherwise sync_.rows already is the sum over the
-// ranks.
+// The rows of all ranks since the last sync. Collective only if ranks average their weights. Otherwise sync_.rows already is the
+// sum over the ranks.
 std::int64_t Trainer::rows_of_all() {
   const std::int64_t rows = std::exchange(sync_.rows, 0);
   return parts_.stepper->averages() ? agreement().sum(rows) : rows;
@@ -312,9 +313,8 @@ Ending Trainer::finish(Ending ending) {
     state_sha256_ = snapshot::digest(content());
   }
   if (agreement().any(!meter_.is_empty()))
-    log();         // after the save, because a resumed run counts these steps in its own next
-                   // line
-  report_graph();  // a short run may have had no log line since the choice is known
+    log();         // after the save, because a resumed run counts these steps in its own next line
+  report_graph();  // a run may be too short for a log line after the choice is made
   const bool validates = !goes_on && parts_.validation != nullptr && validated_step_ != step_;
   if (validates) validate();
   reporter_.end_progress();
@@ -347,8 +347,8 @@ void Trainer::end_epoch() {
   epoch_end_.row = meter_.take_epoch(epoch_);
   epoch_end_.row->peak_bytes = recovery_.take_epoch_peak();
   if (validation_pending_) return;
-  // With train.validate_every, the newest validation of an epoch may come before the epoch's end. Whether there was one is
-  // computed from the step alone, so that a run that was resumed in between writes the same row.
+  // With train.validate_every, the newest validation of an epoch may come before the epoch's end. Whether the epoch had a
+  // validation is computed from the step alone. So a run that was resumed in the middle of the epoch writes the same row.
   const std::int64_t spacing = parts_.config->train.validate_every;
   const std::int64_t latest = spacing > 0 && parts_.validation != nullptr ? step_ / spacing * spacing : 0;
   const std::int64_t before =
@@ -388,7 +388,8 @@ void Trainer::log() {
                     .times = window_times(),
                     .host_ms = host_ms,
                     .cache = {}};
-  if (parts_.names.step_log) record.logged = logged_step(record);  // only if needed, because it asks the allocator
+  // called only if needed, because logged_step() asks the allocator
+  if (parts_.names.step_log) record.logged = logged_step(record);
   const double in_a_row = parts_.stepper->skips().in_a_row().item<double>();
   if (parts_.cache != nullptr) {
     const data::Cache::Counters now = parts_.cache->counters();
@@ -404,8 +405,8 @@ void Trainer::log() {
   look_at_skipped(record.skipped);
   diagnose(record, watch_memory());
   parts_.timeline->reset_window();
-  // This check is for fp32 only. In half precision many steps in a row may overflow while the loss scale adapts, so
-  // precision::OverflowRule judges them.
+  // Checked for fp32 only. In half precision many steps in a row may overflow while the loss scale adapts;
+  // precision::OverflowRule judges those.
   if (!parts_.stepper->autocast()) check_divergence(in_a_row);
 }
 
@@ -431,19 +432,19 @@ void Trainer::check_weights() {
   if (sync_.now && is_due(parts_.config->distributed.check_every)) check_same_weights(agreement(), parts_.recipe->model(), step_);
 }
 
-// Throws TrainingDiverged if the state is not finite, so that it is never saved. Gradients may be finite when the updated state
-// is not.
+// Throws TrainingDiverged if the state is not finite, so that such a state is never saved. The updated state may not be finite
+// although the gradients were.
 void Trainer::require_finite() {
   if (!agreement().any(!parts_.stepper->is_finite())) return;
   throw TrainingDiverged({"a weight or a running statistic is not finite", "step " + std::to_string(step_) + ", before saving it",
                           saves_.last_good("val_" + parts_.names.loss) + remedy_of_divergence()});
 }
 
-// Called only after the loop's own log lines, because the step of a fallback must not depend on where the run was stopped and
-// saved.
+// Falls back to fp32 if half precision overflows too often. Called only after the loop's own log lines, because the step of a
+// fallback must not depend on where the run was stopped and saved.
 void Trainer::fall_back_if_due() {
   std::optional<std::string> reason = parts_.stepper->skips().overflow();
-  if (parts_.stepper->averages()) {  // ranks that step separately may decide differently
+  if (parts_.stepper->averages()) {  // asks all ranks, because ranks that step separately may decide differently
     const Json of_root = agreement().from_root(reason ? Json(*reason) : Json());
     reason = of_root.is_null() ? std::nullopt : std::optional(of_root.get<std::string>());
   }

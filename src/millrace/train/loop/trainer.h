@@ -109,7 +109,7 @@ class Trainer {
   struct Sync {
     bool now = true;          // true: the latest step ends at a sync
     std::int64_t before = 0;  // the step of the previous sync
-    std::int64_t rows = 0;    // rows since the previous sync: of this rank if ranks average, otherwise of all ranks
+    std::int64_t rows = 0;    // rows since the previous sync: of this rank if ranks average their weights, otherwise of all ranks
   };
   [[nodiscard]] std::optional<Ending> natural_end() const;
   [[nodiscard]] Agreement& agreement() const;
@@ -133,7 +133,7 @@ class Trainer {
   [[nodiscard]] LoggedStep logged_step(const StepRecord& record) const;
   [[nodiscard]] StepRecord::Memory memory_now() const;
   MemoryWatch::Reading watch_memory();
-  double wait_for_steps();  // returns seconds
+  double wait_for_steps();  // waits until the device has done all launched work; returns the seconds of waiting
   std::optional<double> read_phases(double waited);
   [[nodiscard]] telemetry::Timeline::Summary window_times();       // times since the last log line; starts a new window
   [[nodiscard]] telemetry::Timeline::Summary total_times() const;  // times of this process
@@ -152,7 +152,7 @@ class Trainer {
   void validate();
   void record_validation(const metrics::Means& means, double seconds, std::int64_t batches);
   void save(bool last);
-  [[nodiscard]] bool is_due(std::int64_t every) const;  // every N steps, counted since the previous sync
+  [[nodiscard]] bool is_due(std::int64_t every) const;  // true if a multiple of `every` steps was reached since the previous sync
   [[nodiscard]] bool validation_due(bool epoch_ended) const;
   [[nodiscard]] std::string remedy_of_divergence() const;
   void check_divergence(double skipped_in_a_row);
@@ -176,9 +176,8 @@ class Trainer {
   SkippedInputs skipped_inputs_;
   doctor::Evidence::SkippedInput skipped_input_;  // summed over all ranks
   double machine_told_ = 0;                       // steady time in seconds of the log's last line about the machine; 0 = never
-  std::unique_ptr<PhaseClock> phases_;            // null: a step is complete when the host is done with it, so the host's clock
-                                                  // suffices
-  std::unique_ptr<StepProfiler> profiler_;        // null: there are no steps to record, or all are recorded
+  std::unique_ptr<PhaseClock> phases_;  // null: a step is complete when the host is done with it, so the host's clock suffices
+  std::unique_ptr<StepProfiler> profiler_;  // null: there are no steps to record, or all are recorded
   std::int64_t step_ = 0;
   std::int64_t began_step_ = 0;      // the step after which this process began
   std::int64_t averaged_bytes_ = 0;  // bytes that this rank sent to average the weights over the ranks

@@ -27,8 +27,9 @@ Diagnosis::Parts Trainer::diagnosis_parts() const {
           .trials = parts_.doctor_trials};
 }
 
-// Waits until the GPU has finished the launched steps, and returns the seconds. Without this, the first read of a value would
-// wait, and the steps' time would count as the reader's. It is called where such a read follows at once, so it costs no time.
+// Waits until the GPU has finished the launched steps, and returns the seconds. Without this wait, the first read of a value
+// would wait, and the steps' time would count as the reader's. Called only where such a read follows at once, so this wait costs
+// no time.
 double Trainer::wait_for_steps() {
   const at::Device device = parts_.stepper->device();
   if (device.is_cpu()) return 0;
@@ -94,7 +95,7 @@ MemoryWatch::Reading Trainer::watch_memory() {
 }
 
 void Trainer::diagnose(const StepRecord& record, const MemoryWatch::Reading& memory) {
-  constexpr double kBetweenMachineLines = 10;  // seconds
+  constexpr double kBetweenMachineLines = 10;  // the least seconds between two lines about the machine
   if (!diagnosis_) return;
   const auto change = diagnosis_->look(
       record,
@@ -117,7 +118,7 @@ void Trainer::diagnose(const StepRecord& record, const MemoryWatch::Reading& mem
   }
 }
 
-// Each rank reads again the input of its steps that were skipped since the last log line. Collective.
+// Each rank reads again the input of its skipped steps since the last log line. Collective.
 void Trainer::look_at_skipped(double skipped) {
   constexpr std::size_t kNamed = 3;
   const bool rose = skipped_inputs_.rose(skipped);
@@ -125,7 +126,8 @@ void Trainer::look_at_skipped(double skipped) {
   BatchContext context = batch_context();
   context.timeline = nullptr;
   const Json lines = skipped_inputs_.look(skipped, loader_state_, context);
-  if (!(parts_.stepper->averages() ? agreement().any(rose) : rose)) return;  // ranks that step separately also skip separately
+  // asks all ranks, because ranks that step separately also skip separately
+  if (!(parts_.stepper->averages() ? agreement().any(rose) : rose)) return;
   const doctor::Evidence::SkippedInput& own = skipped_inputs_.seen();
   std::vector<std::string> fresh;
   skipped_input_ = {.all = true, .samples = 0, .first = skipped_input_.first, .prepared = skipped_input_.prepared};
@@ -155,7 +157,7 @@ void Trainer::look_at_skipped(double skipped) {
   reporter_.record("warning", {{"step", step_}, {"text", text}});
 }
 
-// Gathers from all ranks how long each waited, and for what, since the last log line. Collective.
+// Gathers from all ranks how long each rank waited, and for what, since the last log line. Collective.
 void Trainer::gather_waits() {
   if (agreement().alone() || !parts_.config->log.doctor) return;
   const telemetry::Timeline::Summary times = parts_.timeline->window();

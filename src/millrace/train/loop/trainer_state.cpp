@@ -70,7 +70,7 @@ snapshot::Content Trainer::content() const {
   if (Json parts = identities_of_frozen_parts(parts_.recipe->model()); !parts.empty()) json["frozen_parts"] = std::move(parts);
   if (parts_.plan != nullptr) json["choices"] = parts_.plan->trial_choices();
   // The report is read when the weights are used later (eval, predict). A resumed run reads `choices` instead. The text about a
-  // fault must not be part of the state.
+  // fault is in the report because it must not be part of the state.
   if (parts_.convolutions != nullptr && !parts_.convolutions->faults.empty())
     content.report[kConvolutionsInReport] = parts_.convolutions->to_json();
   return content;
@@ -112,7 +112,7 @@ void Trainer::restore(const snapshot::Content& content) {
   validation_pending_ = trainer["validation_pending"].boolean() && parts_.validation != nullptr;
   if (const auto micro_batches = trainer.find("memory_split")) recovery_.use_at_least(micro_batches->integer(1));
   if (begins_elsewhere(parts_.place, agreement())) {
-    // The best snapshots of the other run are not in this folder, so none of its validations can be the best here.
+    // The best snapshots of the other run are in another folder, so none of its validations can be the best of this run.
     if (!trainer["metrics"].members().empty())
       reporter_.text("validations up to step " + with_commas(step_) + " count in " +
                      parts_.place.began_from.parent_path().parent_path().string() +
@@ -144,8 +144,8 @@ void Trainer::save(bool last) {
     meter_.bring_to_root(agreement());
     const auto with_data = [this] {
       snapshot::Content now = content();
-      // The report is not part of the state. So its hash does not change if the data moves, or if a file changes that the run no
-      // longer uses.
+      // The report is not part of the state. So the hash of the state stays the same if the data moves, or if a file changes
+      // that the run no longer uses.
       now.report["data"]["train"] = parts_.loader->data_state();
       if (parts_.validation != nullptr) now.report["data"]["validation"] = parts_.validation->data_state();
       return now;
@@ -171,7 +171,7 @@ void Trainer::check_first_snapshot() {
   reporter_.record("warning", {{"step", step_}, {"text", notices}});
 }
 
-// What to change after a run has diverged. Settings that are already in force are left out.
+// What the user should change after a run has diverged. Settings that are already in force are left out.
 std::string Trainer::remedy_of_divergence() const {
   const optim::OptimConfig& optim = parts_.config->optim;
   std::string next =
@@ -225,7 +225,7 @@ Json results_of(const Scores& scores) {
 Json Trainer::results() const {
   const auto times = total_times();
   const Meter::OfProcess here =
-      meter_.of_process();  // read once, because a second reading would differ and the parts would not add up
+      meter_.of_process();  // read once, because each call returns later values, and values of two calls do not add up
   const Json accounts = accounts_of(times, here.others);
   double spikes = 0;
   Json objectives = Json::array();

@@ -60,8 +60,7 @@ void Trainer::validate() {
   }
   if (!validated) return;  // a signal came; the snapshot records that this validation is still due
   if (validation_pending_ && saves_.holds(step_))
-    saves_.forget();  // the step must be saved again, because the saved state lacks
-                      // this validation
+    saves_.forget();  // the step must be saved again, because the saved state lacks this validation
   validation_pending_ = false;
   validated_step_ = step_;
   record_validation(validated->means, static_cast<double>(took) * 1e-9, validated->batches);
@@ -89,7 +88,7 @@ void Trainer::record_validation(const metrics::Means& means, double seconds, std
   write_history(means);
 }
 
-// Draws the recipe's pictures. A picture that can't be drawn or written is a warning and does not end the run.
+// Draws the recipe's pictures. If a picture can't be drawn or written, this is a warning and does not end the run.
 void Trainer::draw(const std::vector<metrics::Confusion>& tables) {
   if (parts_.place.folder == nullptr || !parts_.config->log.images) return;
   const Span span(*parts_.timeline, Phase::validate);
@@ -101,7 +100,7 @@ void Trainer::draw(const std::vector<metrics::Confusion>& tables) {
     for (const Picture& picture : pictures) {
       try {
         reporter_.picture(picture, step_, keep_picture(*parts_.place.folder, fs, picture, step_, most));
-      } catch (const UsageError& error) {  // the user has a file of that name there
+      } catch (const UsageError& error) {  // a file of the user has that name
         reporter_.warning("a picture could not be written: " + error.message().what);
       }
     }
@@ -114,7 +113,7 @@ void Trainer::draw(const std::vector<metrics::Confusion>& tables) {
   }
 }
 
-// Writes the recipe's tables. If a file of a table's name does not belong to the run, it is left unchanged.
+// Writes the recipe's tables. A file with a table's name that does not belong to the run is left unchanged.
 void Trainer::keep_tables() {
   try {
     for (const TextTable& table : parts_.recipe->tables()) keep_table(*parts_.place.folder, *parts_.place.fs, table);
@@ -125,7 +124,7 @@ void Trainer::keep_tables() {
 
 void Trainer::write_history(const metrics::Means& means) {
   if (!epoch_end_.row) return;
-  constexpr double kWorthALine = 10;  // seconds
+  constexpr double kWorthALine = 10;  // an epoch of at least this many seconds gets a line on the console
   const Meter::EpochRow& row = *epoch_end_.row;
   reporter_.epoch(row, step_, means, row.steps_here >= parts_.config->log.every || row.seconds >= kWorthALine);
   epoch_end_.row.reset();

@@ -43,8 +43,8 @@ struct BenchShape {
 // A tensor that Recipe::predict() takes or returns.
 struct PredictField {
   std::string name;
-  DType dtype = DType::f32;  // an input is converted to it: from other widths of the same kind (integer, real, complex), and from
-                             // integers to real
+  DType dtype = DType::f32;  // type of the field; an input of another width of the same kind (integer, real, complex) is
+                             // converted, as are integers for a real field
   std::string shape;         // "[rows,2]": rows are the first axis; a number is checked, a word stands for any size
   std::string help;          // unit and meaning
 };
@@ -87,10 +87,9 @@ struct Entry {
   };
 
   std::string name;
-  std::string summary;                                // one line for `millrace list`
-  config::Schema sections;                            // the config sections that only this recipe has, made from a struct whose
-                                                      // members are sections
-  Json defaults = Json::object();                     // values that replace the shared defaults (batch size, learning rate, ...)
+  std::string summary;             // one line for `millrace list`
+  config::Schema sections;         // the config sections that only this recipe has, made from a struct whose members are sections
+  Json defaults = Json::object();  // values that replace the shared defaults (batch size, learning rate, ...)
   std::vector<std::pair<std::string, Json>> presets;  // name -> values that replace defaults; "smoke" and "small" need no data
   std::vector<config::Alias> aliases;                 // keys and flags of the original program
   std::vector<NamedConfig> named_configs;             // keys whose values name further config files
@@ -115,10 +114,11 @@ struct Entry {
       make_data_with;
   // The data options with which a run makes its sample data if its config names no input. Null = no options.
   std::function<DataOptions(const Json& config)> data_options_of;
-  // Prepares the weights of a file without a run, which may be another program's, before they are loaded into the model. Removes
-  // from `weights` the tensors that the model computes itself, and keeps the file's other contents (such as a vocabulary). Sets
-  // the keys of `config` that the file determines. Returns a line for each thing it did. Throws ConfigError if the user set such
-  // a key to another value, and DataError if the file does not fit this recipe. Null = files are used unchanged.
+  // Prepares the weights of a file that was not written by a run, and may be another program's, before they are loaded into the
+  // model. Removes from `weights` the tensors that the model computes itself, and keeps the file's other contents (such as a
+  // vocabulary). Sets the keys of `config` that the file determines. Returns a line for each thing that was done. Throws
+  // ConfigError if the user set such a key to another value, and DataError if the file does not fit this recipe. Null = files
+  // are used unchanged.
   std::function<std::vector<std::string>(Weights& weights, config::Resolved& config)> adopt_weights;
   // Completes weights that are exported to another program: adds the further tensors that files of that program hold. Returns
   // notes for the user, a line each.

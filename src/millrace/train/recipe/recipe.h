@@ -108,9 +108,9 @@ struct Objective {
   // and ranks must then return nullopt, and the objective's parameters, optimiser, average and schedule stay unchanged, to the
   // bit.
   std::function<std::optional<Loss>(const Batch&, const StepContext&)> loss;
-  // Optional: called without gradients after each update of the parameters, before the averages of the parameters are updated. It
-  // keeps parameters in their range (clamps, shrinks or normalises them in place) without copying values from the device. It is
-  // also called after a step whose update was skipped on the device.
+  // Optional: called without gradients after each update of the parameters, before the averages of the parameters are updated.
+  // The function keeps parameters in their range (clamps, shrinks or normalises them in place) without copying values from the
+  // device. It is also called after a step whose update was skipped on the device.
   std::function<void(const StepContext& context)> after_update = nullptr;
   // Empty if the sums and counts of this loss add up when a batch is cut into micro-batches; the rehearsal checks that
   // (train/run/loss_check.h). Otherwise the reason why they do not add up, such as "each row is compared with all others"; it is
@@ -129,7 +129,7 @@ struct StepResult {
 struct TextTable {
   std::string name;  // the table is written to NAME.csv: letters, digits, "_" and "-"
   std::vector<std::string> columns;
-  std::vector<std::vector<std::string>> rows;  // each as long as `columns`
+  std::vector<std::vector<std::string>> rows;  // each row has as many cells as `columns`
 };
 
 // The contents of a line of the log, from which a recipe writes a log in its own format: see StepLog.
@@ -152,7 +152,7 @@ struct LoggedStep {
 struct StepLog {
   std::string name;                  // the log is NAME.csv in the run folder, with a row for each log line
   std::vector<std::string> columns;  // columns after the first, which is "step"
-  std::function<std::vector<std::string>(const LoggedStep&)> row;  // a cell for each of these columns
+  std::function<std::vector<std::string>(const LoggedStep&)> row;  // returns a cell for each of `columns`
   std::function<std::string(const LoggedStep&)> line;              // the line on the console, with log.line=original
 };
 

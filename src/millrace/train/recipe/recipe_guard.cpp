@@ -45,8 +45,8 @@ Message message_of_other() {
   }
 }
 
-// The message of the current exception, if the recipe's author can fix it. Rethrows all other exceptions: Millrace's own errors,
-// which are complete, file errors, out-of-memory, a lost device.
+// The message of the current exception, if the recipe's author can fix its cause. Rethrows all other exceptions: Millrace's own
+// errors, which are complete, file errors, out-of-memory, a lost device.
 Message caught_message() {
   try {
     throw;
@@ -89,7 +89,7 @@ std::string author_line() {
   return place.empty() ? "" : "at " + place;
 }
 
-// LibTorch's counts of the in-place operations on each tensor of a batch so far.
+// Remembers for each tensor of a batch LibTorch's count of in-place operations.
 class FieldVersions {
  public:
   explicit FieldVersions(const Batch& batch) : batch_(batch) {
@@ -122,8 +122,8 @@ class FieldVersions {
   std::vector<std::uint32_t> before_;
 };
 
-// Completes message.where. If nothing names the place yet, it becomes `otherwise`. The author's source line comes before it, if
-// that is known.
+// Completes message.where. If the message names no place yet, the place becomes `otherwise`. If the author's source line is
+// known, it is put first.
 void complete_where(Message& message, const std::string& otherwise) {
   if (message.where.empty()) message.where = otherwise;
   std::string line = author_line();
@@ -142,8 +142,8 @@ struct RecipeGuard::Site {
   const Tensors* inputs = nullptr;
   const StepResult* result = nullptr;
 
-  // A call: the recipe's name and a site. As text: "loss() of recipe mine, objective "main", training batch 3 of epoch 0, step
-  // 4".
+  // A call: the recipe's name and a site. describe() writes them as "loss() of recipe mine, objective "main", training batch 3
+  // of epoch 0, step 4".
   using Call = std::pair<const std::string&, const Site&>;
   static void describe(const void* call, HandlerText& text) noexcept;
 };
@@ -256,12 +256,12 @@ data::Pipeline RecipeGuard::test_data() {
     check_pipeline(made);
     return made;
   });
-  datasets_.at(1) = pipeline.datasets;  // batches of test data have Split::validation
+  datasets_.at(1) = pipeline.datasets;  // the test data too, because batches of test data have Split::validation
   return pipeline;
 }
 
 Batch RecipeGuard::prepare(Batch batch) {
-  // The batch is described before the call. If the recipe throws, the batch is gone, and a copy would hold memory that prepare()
+  // The batch is described before the call. After an exception the batch is gone, and a copy would hold memory that prepare()
   // may free.
   const std::string fields = to_text(batch);
   std::vector<Group> rows;

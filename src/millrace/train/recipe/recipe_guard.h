@@ -64,10 +64,12 @@ using MakeRecipe = std::function<std::unique_ptr<Recipe>(const Json& config, con
 [[nodiscard]] std::unique_ptr<Recipe> make_guarded(const std::string& name, const MakeRecipe& make, const Json& config,
                                                    const Context& context);
 
-// Runs `call`, which calls the member `function` of a recipe's Entry. Its exceptions are reported like those of a callback.
+// Runs `call`, which calls the member `function` of a recipe's Entry. Exceptions of `call` are reported like those of a
+// callback.
 void in_entry(const std::string& recipe, const std::string& function, const std::function<void()>& call);
 
-// Runs `pass`, the backward pass of an objective's loss over a batch. Its exceptions are reported like those of a callback.
+// Runs `pass`, the backward pass of an objective's loss over a batch. Exceptions of `pass` are reported like those of a
+// callback.
 void in_backward_pass(const std::string& objective, const Batch& batch, const std::function<void()>& pass);
 
 }  // namespace millrace

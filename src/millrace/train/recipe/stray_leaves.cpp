@@ -21,7 +21,7 @@ std::string word_of(at::ScalarType type) {
   return ours ? std::string(name_of(*ours)) : c10::toString(type);
 }
 
-// "3" for equal sides, otherwise "{3, 1, 1}".
+// "3" for equal sides, otherwise a list such as "{3, 1, 1}".
 std::string kernel_of(const std::vector<std::int64_t>& sides) {
   const auto number = [](std::int64_t side) { return std::to_string(side); };
   const bool equal = std::ranges::all_of(sides, [&](std::int64_t side) { return side == sides.front(); });
@@ -63,7 +63,7 @@ void StrayLeaves::look(const std::string& objective, const Loss& loss) {
   }
 }
 
-// The line of code that makes and registers the layer which has tensors of these shapes.
+// The line of code that makes and registers the layer whose tensors have these shapes.
 std::string StrayLeaves::layer_of(const std::vector<const Leaf*>& leaves) {
   const auto line = [](const std::string& layer) { return "layer = register_module(\"layer\", torch::nn::" + layer + ")"; };
   for (const Leaf* leaf : leaves) {

@@ -12,10 +12,11 @@ namespace millrace {
 
 enum class Equality : std::uint8_t { bits, tolerance, statistical };
 
-// A row of the switchboard: what the optimisation replaces, and in which sense results with it equal results without it.
+// A row of the switchboard: what the optimisation replaces, and how exactly results with the optimisation equal results without
+// it.
 struct SwitchRow {
-  // The circumstances in which a row matters. A test turns the row off and on in them, and `millrace bench ablate` measures it in
-  // them.
+  // The circumstances in which a row matters. In these circumstances a test turns the row off and on, and `millrace bench
+  // ablate` measures the difference.
   struct Occasion {
     struct Value {
       std::string_view key, value;  // as in --key=value
@@ -24,18 +25,17 @@ struct SwitchRow {
     std::array<Value, 2> config = {};  // keys that the run's config must have for the row to matter; unused entries are empty
   };
 
-  std::string_view name;        // as in --off=name
-  std::string_view help;        // what it does, one line
+  std::string_view name;        // the name in --off=name
+  std::string_view help;        // one line that says what the optimisation does
   std::string_view plain_path;  // what runs instead if the row is off
-  Equality equality;            // in which sense results with the row on equal those with it off
+  Equality equality;            // how exactly results with the row on equal those with the row off
   double tolerance;             // relative difference that Equality::tolerance allows
-  bool per_process;             // true: can be set only before a process makes its first tensor, so tests check it in child
-                                // processes
+  bool per_process;  // true: can be set only before a process makes its first tensor, so tests check it in child processes
   Occasion occasion = {};
 };
 
-// All rows. Every optimisation that Millrace claims must be in this table. If nothing else shows that a row's path was taken, the
-// row has a telemetry::Counter of its name, which tests/switches reads.
+// All rows. Every optimisation that Millrace claims must be in this table. If nothing else shows that a row's path was taken,
+// the row has a telemetry::Counter with the row's name, which tests/switches reads.
 [[nodiscard]] std::span<const SwitchRow> switch_rows();
 
 // Which rows are on in a run, each with a reason.

@@ -24,7 +24,7 @@ std::vector<BlockTime> share_out(double forward, double backward, const std::vec
     all_forward += static_cast<double>(part.forward_ns);
     all_backward += static_cast<double>(part.backward_ns);
   }
-  constexpr std::size_t kFewest = 3;  // the fewest rows that are worth a table, including (outside)
+  constexpr std::size_t kFewest = 3;  // the fewest rows that are worth a table; the row (outside) counts too
   std::vector<BlockTime> blocks;
   if (timed.size() < kFewest || all_forward <= 0 || all_backward <= 0) return blocks;
   const auto add = [&](const std::string& name, const memory::BlockClock::Part& part) {

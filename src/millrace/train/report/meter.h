@@ -18,7 +18,7 @@ struct Window {
   double seconds = 0;
   std::int64_t steps = 0;
   std::int64_t samples = 0;
-  std::optional<double> others;  // share of the time in which other programs used cores that this process wanted; nullopt: not
+  std::optional<double> others;  // share of the time in which other programs used cores that this process needed; nullopt: not
                                  // known
 };
 
@@ -27,13 +27,13 @@ class Meter {
  public:
   struct EpochRow {
     std::uint64_t epoch = 0;  // 1-based
-    double train_loss = 0;    // mean of the first objective; NaN if all steps of the epoch were left out
+    double train_loss = 0;    // mean of the first objective's loss; NaN if all steps of the epoch were left out
     double seconds = 0;       // time in this process, without validations
     std::int64_t samples = 0;
-    std::int64_t samples_here = 0, steps_here = 0;  // made by this process in `seconds`; samples and steps of an earlier process
-                                                    // are excluded
+    std::int64_t samples_here = 0, steps_here = 0;  // samples and steps that this process made in `seconds`; those of earlier
+                                                    // processes are excluded
     double validation_seconds = 0;
-    std::int64_t validation_batches = 0;  // 0 = the epoch had no validation at its end
+    std::int64_t validation_batches = 0;  // number of batches of the validation at the epoch's end; 0 = there was no validation
     std::uint64_t peak_bytes = 0;         // the most bytes of tensors during steps and between them; 0 = not known
   };
 
@@ -43,29 +43,28 @@ class Meter {
 
   void start();                                                // starts the clocks; called once, before the first step
   void add(const Stepper& stepper, const StepResult& result);  // adds a micro-batch of a step that was not skipped
-  void add(const metrics::Board& measured);                    // adds the recipe's own metrics of such a step
+  void add(const metrics::Board& measured);                    // adds the recipe's own metrics of a step that was not skipped
   void end_step(std::int64_t rows);
-  // sum_window(), sum_epoch() and bring_to_root() add up over all ranks, so all ranks must call them.
+  // sum_window(), sum_epoch() and bring_to_root() add up over all ranks. They are collective: all ranks must call them.
   void sum_window(Agreement& agreement);  // every rank gets the sums; call before take_window()
   void sum_epoch(Agreement& agreement);   // every rank gets the sums; call before take_epoch()
   // Moves all sums to rank 0, which saves them in the snapshot. The other ranks continue with zero.
   void bring_to_root(Agreement& agreement);
   void forget_sums();
-  void leave_out(std::int64_t nanoseconds) noexcept;  // excludes this time, which was not spent on steps, from the rates
+  void leave_out(std::int64_t nanoseconds) noexcept;  // excludes from the rates a time that was not spent on steps
 
   [[nodiscard]] bool is_empty() const noexcept { return window_.empty(); }
-  [[nodiscard]] double seconds_per_step() const;  // mean since the last log line; 0 if no step was made
+  [[nodiscard]] double seconds_per_step() const;  // mean time of a step since the last log line; 0 if no step was made
   Window take_window();                           // returns the window and starts a new one; waits for the device
   EpochRow take_epoch(std::uint64_t epoch);
 
   [[nodiscard]] std::optional<double> first_loss() const noexcept {
     return loss_first_;
-  }  // the loss in the first log line of
-     // the run
+  }  // the loss in the first log line of the run
   [[nodiscard]] std::optional<double> last_loss() const noexcept { return loss_last_; }
   [[nodiscard]] std::int64_t samples() const noexcept { return samples_; }  // samples since the run began
-  // The sums of this process so far. Use one result if its parts must add up, because each call returns later values. `others`:
-  // see device::Neighbours; nullopt if this process's cores do not compute the steps.
+  // The sums of this process so far. Each call returns later values, so use a single result if its members must add up.
+  // `others`: see device::Neighbours; nullopt if this process's cores do not compute the steps.
   struct OfProcess {
     std::int64_t samples = 0;
     std::optional<double> others;
@@ -73,8 +72,8 @@ class Meter {
   };
   [[nodiscard]] OfProcess of_process() const;
 
-  void write_state(Json& trainer, Json& report) const;  // `trainer` is part of the snapshot's state, `report` is used in reports
-                                                        // only
+  void write_state(Json& trainer, Json& report) const;  // `trainer` becomes part of the snapshot's state; `report` is used in
+                                                        // reports only
   void load_state(const SavedJson& trainer, const SavedJson& report);
 
  private:

@@ -17,7 +17,7 @@ PhaseClock::PhaseClock(c10::Device device, std::int64_t every) : clock_(device),
 PhaseClock::~PhaseClock() { stop_watching(); }
 
 void PhaseClock::begin_step(std::int64_t step) {
-  stop_watching();  // needed if the previous step failed
+  stop_watching();  // stops the watch that remains if the previous step failed
   const bool is_due = every_ < kOneOf || step % kOneOf == kNth;
   if (!is_due || has_failed_ || marks_.size() >= kMostMarks) return;
   if (!marks_.empty() && !marks_.back().ends_step) mark(telemetry::Phase::rest, /*ends_step=*/true);

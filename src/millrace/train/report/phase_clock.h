@@ -39,7 +39,7 @@ class PhaseClock final : telemetry::SpanWatch {
   std::vector<DeviceTimes::Mark> marks_;
   std::vector<telemetry::Phase> open_;  // the phases that contain the present point of the step, outermost first
   bool watches_ = false;
-  bool has_failed_ = false;  // a mark failed, so no more are made; the device reports its error at its next operation
+  bool has_failed_ = false;  // true: a mark failed, so no more marks are made; the device reports the error at its next operation
 };
 
 }  // namespace millrace

@@ -32,7 +32,7 @@ std::vector<Picture> pictures_of(Recipe& recipe, const std::vector<metrics::Conf
   for (const metrics::Confusion& table : tables) {
     Picture picture = picture_of(table, when);
     const bool is_drawn = std::ranges::find(pictures, picture.name, &Picture::name) != pictures.end();
-    if (!is_drawn) pictures.push_back(std::move(picture));  // a picture of the recipe has the same file
+    if (!is_drawn) pictures.push_back(std::move(picture));  // skipped if a picture of the recipe has the same file name
   }
   return pictures;
 }

@@ -23,7 +23,7 @@ std::string tag_of(const StepRecord& record, std::size_t i, const std::string& w
 
 std::string rate_text(double rate) { return std::string("lr ") + significant(rate, 3); }
 
-// In a run with several objectives: the part of a line about one objective, except its loss.
+// For runs with several objectives: what a line says about one objective, except its loss.
 std::string objective_text(const ObjectiveReport& objective) {
   if (!objective.present) return "  " + objective.name + " off";
   std::string text = "  " + objective.name + " " + rate_text(objective.learning_rate);
@@ -65,8 +65,8 @@ std::string memory_text(const StepRecord::Memory& memory) {
          text(counters.peak_bytes);
 }
 
-// The columns of the history that an earlier process wrote. A metric keeps its column, whatever its place among the metrics is
-// now, so that the rows of earlier epochs stay in the table. `first` if there is no such history.
+// The columns of the history that an earlier process wrote, or `first` if there is no such history. A metric keeps its column,
+// whatever its place among the metrics is now, so that the rows of earlier epochs stay in the table.
 std::vector<std::string> columns_of_history(Fs& fs, const std::filesystem::path& file, const std::vector<std::string>& first) {
   std::vector<std::string> head;
   try {
@@ -74,14 +74,14 @@ std::vector<std::string> columns_of_history(Fs& fs, const std::filesystem::path&
     const std::string text = fs.read_file(file);
     format::CsvReader reader(text);
     if (!reader.next(head) || !reader.complete()) return first;
-  } catch (const FsError&) {  // the write of the row reports it
+  } catch (const FsError&) {  // ignored here, because the write of the row reports the error
     return first;
   }
   const bool is_history = head.size() >= first.size() && std::equal(first.begin(), first.end(), head.begin());
   return is_history ? head : first;
 }
 
-// Adds the metric `first`, which is the judged one, and then the others in the recipe's order.
+// Adds the metric `first`, which is the judged metric, and then the others in the recipe's order.
 void add_metrics(std::vector<std::string>& parts, const metrics::Means& means, const std::string& first) {
   if (const auto it = means.find(first); it != means.end()) parts.push_back(first + " " + metrics::figure_of(first, it->second));
   for (const auto& [name, value] : means) {
@@ -143,7 +143,8 @@ double Reporter::rate_of(std::int64_t samples, double seconds) const {
   return static_cast<double>(samples) * names_.units_per_sample / std::max(seconds, 1e-9);
 }
 
-// Further validations are expected to take the same part of the time as those of this process so far.
+// The seconds until the run ends. Further validations are expected to take the same share of the time as the validations of this
+// process so far.
 std::optional<double> Reporter::seconds_to_end(std::int64_t step, std::int64_t total_steps, double seconds_per_step) const {
   if (total_steps <= 0) return std::nullopt;
   const std::int64_t made = began_at_ ? step - *began_at_ : 0;
@@ -160,7 +161,7 @@ void Reporter::step(const StepRecord& record) {
   if (sinks_.events != nullptr) step_events(record);
 }
 
-// Shows the line of a step, Millrace's or the recipe's own, and adds a row to the recipe's table.
+// Shows the line of a step, either Millrace's or the recipe's own, and adds a row to the recipe's table.
 void Reporter::own_log(const StepRecord& record) {
   if (!step_log_) return step_line(record);
   LoggedStep logged = record.logged;
@@ -296,7 +297,8 @@ void Reporter::progress(std::int64_t step, std::int64_t total_steps, std::uint64
 }
 
 void Reporter::validation(const ValidationRecord& record) {
-  if (record.step > 0) validation_seconds_ += record.seconds;  // that of the weights before the first step comes only once
+  // the validation before the first step is not counted, because it is made only once
+  if (record.step > 0) validation_seconds_ += record.seconds;
   std::vector<std::string> parts = {"validation", "step " + std::to_string(record.step)};
   add_metrics(parts, record.means, record.judged);
   if (!record.gained && record.best.best_step >= 0)
@@ -321,7 +323,7 @@ void Reporter::validation(const ValidationRecord& record) {
   describe_metrics(record);
 }
 
-// Writes what a reader of the log must know about the metrics: once, and again when it changes.
+// Writes into the log what a reader must know about the metrics: once, and again after a change.
 void Reporter::describe_metrics(const ValidationRecord& record) {
   if (record.means.empty()) return;
   Json order = Json::array(), quiet = Json::array(), best_is = Json::object();
@@ -343,7 +345,7 @@ void Reporter::describe_metrics(const ValidationRecord& record) {
   this->record("metrics", std::move(described));
 }
 
-// A metric that first appears in a later epoch becomes an additional column.
+// Writes a row of history.csv. A metric that first appears in a later epoch becomes an additional column.
 void Reporter::history_row(const Meter::EpochRow& row, const metrics::Means& means) {
   const std::string loss = "val_" + names_.loss;
   const std::vector<std::string> first = {"epoch", "train_loss", "val_loss", "seconds", names_.rate_unit + "_per_s"};
@@ -408,7 +410,7 @@ void Reporter::findings(std::int64_t step, const std::vector<doctor::Finding>& f
 
 void Reporter::picture(const Picture& picture, std::int64_t step, std::string_view png) {
   if (sinks_.events == nullptr) return;
-  const bool has_prefix = picture.name.starts_with("val_");  // some programs keep the prefix in the tags of their event files
+  const bool has_prefix = picture.name.starts_with("val_");  // some programs have the prefix in the tags of their event files
   sinks_.events->image((has_prefix ? "" : "val/") + picture.name, step, picture.height, picture.width, png);
 }
 

@@ -39,10 +39,10 @@ struct StepRecord {
   std::int64_t total_steps = 0;  // 0 = no limit
   std::uint64_t epoch = 1;       // 1-based
   Window window;
-  std::vector<ObjectiveReport> objectives;       // in the order of the objectives
-  double skipped = 0;                            // number of steps so far that were skipped because a value was not finite
-  std::int64_t samples = 0;                      // so far in the run
-  telemetry::Timeline::Summary times;            // times of the steps since the last log line
+  std::vector<ObjectiveReport> objectives;  // in the order of the objectives
+  double skipped = 0;                       // number of steps in the run so far that were skipped because a value was not finite
+  std::int64_t samples = 0;                 // number of samples in the run so far
+  telemetry::Timeline::Summary times;       // times of the steps since the last log line
   std::optional<double> host_ms = std::nullopt;  // on a GPU: the host's time per step, in ms, for launching the GPU's work
   std::optional<data::Cache::Counters> cache;    // counts since the last record; `bytes` is what the cache holds now
   std::optional<Memory> memory = std::nullopt;
@@ -78,8 +78,8 @@ class Reporter {
     telemetry::Console* console = nullptr;     // must not be null
     telemetry::RunLog* log = nullptr;          // null = no log.jsonl
     telemetry::EventWriter* events = nullptr;  // null = no event files
-    // The path of history.csv; "" = no such file. The file is opened when its first row is written; rows of epochs after
-    // `epochs_kept` are removed then.
+    // The path of history.csv; "" = no such file. The file is opened when its first row is written. Rows of epochs after
+    // `epochs_kept` are then removed.
     std::filesystem::path history;
     std::int64_t epochs_kept = 0;
     PathOfTable step_log = nullptr;  // the path of the recipe's own log; null = no such log. Requires fs
@@ -94,7 +94,7 @@ class Reporter {
   void progress(std::int64_t step, std::int64_t total_steps, std::uint64_t epoch, std::optional<double> loss,
                 double seconds_per_step);
   void validation(const ValidationRecord& record);
-  // Writes the row of an epoch. `on_console`: shows its line on the console too.
+  // Writes the row of an epoch. `on_console`: shows the epoch's line on the console too.
   void epoch(const Meter::EpochRow& row, std::int64_t step, const metrics::Means& means, bool on_console = false);
   // `fresh`: findings that are new; they go to the screen and the event files. `all`: all present findings; they go to log.jsonl
   // if `changed`.
@@ -126,8 +126,8 @@ class Reporter {
   double rate_ = 0;  // the rate in the last step record
   double wait_share_ = 0;
   std::optional<std::int64_t> began_at_;  // the step before the first step of this process
-  double validation_seconds_ = 0;         // of this process so far
-  Json metrics_described_;                // what the log's last line of kind "metrics" said
+  double validation_seconds_ = 0;         // seconds of validations in this process so far
+  Json metrics_described_;                // the content of the log's last line of kind "metrics"
 };
 
 // True if other programs used the cores for a share of the time that is worth reporting.

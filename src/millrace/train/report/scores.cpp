@@ -12,8 +12,8 @@
 namespace millrace {
 namespace {
 
-// No snapshot holds the state before the first step. So a validation of that state is only for comparison: as the best, it would
-// leave the run without a best snapshot.
+// False for the state before the first step, because no snapshot holds that state. Its validation is only for comparison: if it
+// were the best, the run would have no best snapshot.
 bool can_be_kept(std::int64_t step) { return step > 0; }
 
 struct Judge {
@@ -24,14 +24,15 @@ struct Judge {
 
 std::string to_text(const Judge& judge) { return "the " + std::string(judge.highest ? "highest " : "lowest ") + judge.metric; }
 
-// The judge in the run that wrote the snapshot. nullopt: the snapshot is of an earlier version.
+// The judge in the run that wrote the snapshot. nullopt if the snapshot is of an earlier version.
 std::optional<Judge> judge_in(const SavedJson& report) {
   const auto saved = report.find("judge");
   if (!saved) return std::nullopt;
   return Judge{(*saved)["metric"].text(), (*saved)["highest"].boolean()};
 }
 
-// Throws ConfigError if the config keeps the worst values of a metric. The rehearsal finds this first, if there is one.
+// Throws ConfigError if the config keeps the worst values of a metric. If the run has a rehearsal, the rehearsal finds this
+// first.
 void refuse_the_worst(const Judge& judge, metrics::Means::BestIs known) {
   if (known == metrics::Means::BestIs::unknown || (known == metrics::Means::BestIs::highest) == judge.highest) return;
   const std::string kept = judge.highest ? "highest" : "lowest", best = judge.highest ? "lowest" : "highest";
@@ -77,7 +78,7 @@ Scores::Scores(const SnapshotConfig& snapshot, const TrainConfig& train, const s
       patience_(train.early_stop_patience),
       least_gain_(train.early_stop_delta) {}
 
-// Adds the step to the best ones if its value is good enough. An earlier step with an equal value stays before it.
+// Adds the step to the best ones if its value is good enough. An earlier step with an equal value stays in front.
 bool Scores::rank(std::int64_t step, double value) {
   if (!std::isfinite(value) || keeps_ == 0) return false;
   const auto worse = [&](const Best& known) { return highest_ ? known.value < value : known.value > value; };
@@ -88,7 +89,8 @@ bool Scores::rank(std::int64_t step, double value) {
   return true;
 }
 
-// Forgets best values under an older definition of a metric, because values under the corrected definition may never reach them.
+// Removes best values that were measured under an older definition of a metric, because values under the corrected definition
+// may never reach them.
 void Scores::forget_other_version(const metrics::Means::MetricVersion& now) {
   forgot_.clear();
   const auto known = metrics_.find(judged_);
@@ -105,7 +107,8 @@ void Scores::forget_other_version(const metrics::Means::MetricVersion& now) {
   without_gain_ = 0;
 }
 
-// Updates the metric's own best. Values of an earlier definition do not count if the corrected definition gives other values.
+// Updates the best value of one metric. Values under an earlier definition do not count if the corrected definition gives other
+// values.
 void Scores::record_own(Metric& metric, std::int64_t step, const metrics::Means& means,
                         const metrics::Means::value_type& now) const {
   const auto& [name, value] = now;
@@ -151,12 +154,12 @@ bool Scores::record(std::int64_t step, const metrics::Means& means) {
   }
   std::vector<std::string> order;
   for (const auto& [name, value] : means) order.push_back(name);
-  metrics_.put_in_order(order);  // a resumed run may have the metrics in another order
+  metrics_.put_in_order(order);  // needed because a resumed run may have the metrics in another order
   if (!can_be_kept(step)) return false;
   wants_save_ = rank(step, judged) || wants_save_;
   const bool too_little = highest_ ? early_stop_best_ + least_gain_ >= judged : early_stop_best_ - least_gain_ <= judged;
-  const bool enough = std::isfinite(judged) && !too_little;  // early_stop_best_ is NaN until the first gain; the comparison above
-                                                             // is then false, so the first gain counts
+  // early_stop_best_ is NaN until the first gain; the comparison above is then false, so the first gain counts
+  const bool enough = std::isfinite(judged) && !too_little;
   without_gain_ = enough ? 0 : without_gain_ + 1;
   if (enough) early_stop_best_ = judged;
   return gained;
@@ -253,8 +256,8 @@ std::vector<std::string> metrics_in_order(const Json& summary) {
   return names;
 }
 
-// Snapshots of earlier versions hold only the best of the judged metric. The best of a metric that judges only from now on is
-// that of the kept snapshots.
+// Snapshots of earlier versions hold only the best of the judged metric. If another metric judges from now on, its best is taken
+// from the kept snapshots.
 void Scores::load_bests(const SavedJson& report) {
   const auto bests = report.find("metric_bests");
   const auto before = judge_in(report);
@@ -290,7 +293,7 @@ void Scores::load_state(const SavedJson& trainer, const SavedJson& report) {
       if (metrics_.find(name) != metrics_.end()) metrics_[name].version = static_cast<int>(version.integer(1, 1000));
   }
   load_bests(report);
-  std::vector<std::string> order = {judged_};  // the order for a snapshot of an earlier version, which has no order
+  std::vector<std::string> order = {judged_};  // for a snapshot of an earlier version, which has no order
   if (const auto saved = report.find("metrics_order")) {
     order.clear();
     for (const SavedJson& name : saved->list()) order.push_back(name.text());

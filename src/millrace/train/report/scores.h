@@ -18,8 +18,8 @@ struct Metric {
   static constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
   double last = kNaN;
-  // The lowest or highest value so far and the step of the first validation that had it. NaN is never the best. `best` is NaN and
-  // best_step -1 if there is no number yet, or if it is unknown whether lower or higher is better.
+  // The lowest or highest value so far, and the step of the first validation that had this value. NaN is never the best. `best`
+  // is NaN and best_step -1 if there is no number yet, or if nobody knows whether lower or higher is better.
   double best = kNaN;
   std::int64_t best_step = -1;
   // The value at the newest step at which the judged metric was the best and this metric was measured. NaN, and at_best_step -1,
@@ -35,8 +35,8 @@ struct Metric {
 // "lowest", "highest"; "" = unknown.
 [[nodiscard]] std::string_view word_of(metrics::Means::BestIs best_is);
 
-// Reads what write_state() writes: [last, at_best, at_best_step], and a fourth value true for a quiet metric. SnapshotError for
-// anything else, or if the best step is after `step`.
+// Reads what write_state() writes: [last, at_best, at_best_step], and a fourth value true for a quiet metric. Throws
+// SnapshotError for anything else, or if the best step is after `step`.
 [[nodiscard]] Metric metric_from(const SavedJson& saved, std::int64_t step);
 
 // The names of the metrics in a summary, in the recipe's order. `summary` may be any JSON; entries of another form are left out.
@@ -51,7 +51,7 @@ class Scores {
     using value_type = std::pair<std::string, Metric>;
     using const_iterator = std::vector<value_type>::const_iterator;
 
-    Metric& operator[](std::string_view name);  // appends the metric if there is no such name
+    Metric& operator[](std::string_view name);  // the metric of this name, which is appended if it is missing
     [[nodiscard]] const_iterator find(std::string_view name) const noexcept;
     [[nodiscard]] const Metric& at(std::string_view name) const;  // throws std::out_of_range
     [[nodiscard]] const_iterator begin() const noexcept { return values_.begin(); }
@@ -71,23 +71,24 @@ class Scores {
   // validations. At step 0 the judged metric is never the best, because no snapshot holds that state. Throws ConfigError if
   // snapshot.best_metric names no metric, or if snapshot.best_is is the worst value of a metric whose direction is known.
   bool record(std::int64_t step, const metrics::Means& means);
-  // A message of the last record() or load_state(): best values no longer count, because the definition of their metric was
-  // corrected or because another metric judges now. "" = no message.
+  // A message of the last record() or load_state(): it says that best values no longer count, because the definition of their
+  // metric was corrected or because another metric judges now. "" = no message.
   [[nodiscard]] const std::string& forgot() const noexcept { return forgot_; }
-  // True if the judged metric was among the snapshot.best_count best ones at some step since the last call of saved().
+  // True if the judged metric was among its snapshot.best_count best values at some step since the last call of saved().
   [[nodiscard]] bool wants_save() const noexcept { return wants_save_; }
   void saved() noexcept { wants_save_ = false; }
-  [[nodiscard]] std::vector<std::int64_t> best_steps() const;  // at most snapshot.best_count, the best first
-  [[nodiscard]] bool stopped_improving() const;                // true if train.early_stop_patience validations passed without a
-                                                               // gain
+  [[nodiscard]] std::vector<std::int64_t> best_steps() const;  // the steps of the best values, the best first; at most
+                                                               // snapshot.best_count
+  [[nodiscard]] bool stopped_improving() const;  // true if the last train.early_stop_patience validations brought no gain
   [[nodiscard]] const Metrics& metrics() const noexcept { return metrics_; }
 
   // {name: {last, best, best_step, at_best}}; unknown values are null. best_is, quiet and version are left out if they are
   // unknown, false and 1. at_best: the value at the step of judged_result().
   [[nodiscard]] Json results() const;
   [[nodiscard]] Json judged_result()
-      const;  // {metric, is, value, step} of the judged metric's best; null before there is a number
-  [[nodiscard]] std::vector<std::string> names() const;  // names of the metrics in their order, which a JSON object does not keep
+      const;  // {metric, is, value, step} of the judged metric's best value; null until there is a number
+  [[nodiscard]] std::vector<std::string> names() const;  // names of the metrics in the recipe's order, which a JSON object does
+                                                         // not keep
   void write_state(Json& trainer, Json& report) const;   // the trainer's part of a snapshot, and the part used only in reports
   void load_state(const SavedJson& trainer, const SavedJson& report);
 
@@ -98,7 +99,7 @@ class Scores {
   };
   bool rank(std::int64_t step, double value);
   void record_own(Metric& metric, std::int64_t step, const metrics::Means& means, const metrics::Means::value_type& now) const;
-  [[nodiscard]] std::int64_t judged_step() const;  // -1: there is no number yet
+  [[nodiscard]] std::int64_t judged_step() const;  // the step of the judged metric's best value; -1: there is no number yet
   void forget_other_version(const metrics::Means::MetricVersion& now);
   void load_bests(const SavedJson& report);
 

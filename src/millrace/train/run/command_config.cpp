@@ -86,7 +86,7 @@ std::vector<NamedFile> named_files(const Entry& entry, const config::Layers& nam
 struct OldRun {
   Json values = Json::object();
   std::string origin;
-  std::vector<std::filesystem::path> folders;  // the folders in which its relative paths are looked up
+  std::vector<std::filesystem::path> folders;  // the folders in which relative paths of the config are looked up
   std::string preset;
   std::string notice;
 };
@@ -99,8 +99,8 @@ RunNames run_names(const config::Layers& layers) {
   return {.dir = text("run.dir"), .parent = text("run.parent"), .name = text("run.name")};
 }
 
-// The saved values that a resumed run keeps. Values about the run's folder, its start and the steps to record are left out, and
-// so are values equal to the recipe's defaults.
+// The saved values that a resumed run keeps. Left out are values about the run's folder, its start and the steps to record, and
+// values equal to the recipe's defaults.
 Json values_that_go_on(const Entry& entry, const config::Schema& schema, const Json& saved) {
   Json values = known_values(schema, saved);
   const config::Schema defaults = schema_with_defaults(entry);
@@ -194,7 +194,8 @@ CommandConfig resolve_command_config(const Entry& entry, config::Arguments& argu
     config::Arguments words = arguments;
     add_plain_flags(layers, words);
     const std::vector<std::string> flag_words = words.rest();
-    static_cast<void>(layers.add_flags(flag_words));  // the words that it returns are the files added above, and `leftovers`
+    // the words that add_flags() returns are the files added above, and `leftovers`
+    static_cast<void>(layers.add_flags(flag_words));
     add_unexpected_words(layers, leftovers);
     add_problems(layers, words);
   };
@@ -235,8 +236,8 @@ std::string config_table(const config::Schema& schema, const config::Resolved& r
 }
 
 Json config_overrides(const Entry& entry, config::Arguments& arguments) {
-  const config::Schema schema = without_required(schema_of(entry));  // required values may be missing on the command line,
-                                                                     // because the run's own config has them
+  // without required keys, because the run's own config has those values
+  const config::Schema schema = without_required(schema_of(entry));
   config::Layers layers(schema, aliases_of(entry));
   add_plain_flags(layers, arguments);
   const std::vector<std::string> flag_words = arguments.rest();

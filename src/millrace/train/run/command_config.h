@@ -1,5 +1,5 @@
-// Resolves the words of a command line to a config: from presets, config files, environment and flags, where each overrides those
-// before it.
+// Resolves the words of a command line to a config: from presets, config files, environment and flags. Each of these overrides
+// the ones before it.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -24,12 +24,12 @@ struct CommandConfig {
 // every config flag. One ConfigError reports all mistakes, including those in `arguments.problems()`.
 //
 // If the words name the folder of a run, the run's config is the layer below the preset, and the run's preset is kept. With
-// `fresh`, which starts over, the old config is ignored. Throws UsageError if the folder holds another recipe's run.
+// `fresh`, the run starts over and its old config is ignored. Throws UsageError if the folder holds another recipe's run.
 [[nodiscard]] CommandConfig resolve_command_config(const Entry& entry, config::Arguments& arguments, bool fresh = false);
 
 [[nodiscard]] bool names_a_config_file(const std::string& word);  // true for the suffixes .json, .toml, .yaml and .yml
 
-// Takes the words that are neither flags nor values of flags, in order: they are a command's own words, and config files.
+// Takes the words that are neither flags nor values of flags, in order. These are a command's own words, and config files.
 [[nodiscard]] std::vector<std::string> take_plain_words(const Entry& entry, config::Arguments& arguments);
 
 // The schema of a recipe's run, with the recipe's defaults instead of the shared ones.
@@ -41,7 +41,7 @@ struct CommandConfig {
 // For predict and eval: the values that the command line sets, as {"dotted.key": value}. All other keys keep the run's values.
 [[nodiscard]] Json config_overrides(const Entry& entry, config::Arguments& arguments);
 
-// The folder of the run with these names. If all names are empty, the folder of a run that starts now.
+// The folder of the run with these names. If all names are empty, a new folder for a run that starts now.
 [[nodiscard]] std::filesystem::path folder_of_run(const Entry& entry, const RunNames& names);
 // For commands that compute without a run: returns the device that a run with this config would use, and sets its number of
 // threads.

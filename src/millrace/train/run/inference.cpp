@@ -34,7 +34,8 @@ void override_values(config::Resolved& config, const Json& overrides) {
   }
 }
 
-// Throws if the run is another recipe's. Called first, because this recipe's schema would misread that run's config.
+// Throws if the run belongs to another recipe. Called before the run's config is read, because this recipe's schema would
+// misread that config.
 void require_recipe(Fs& fs, const Entry& entry, const std::filesystem::path& run) {
   const std::string recipe = recipe_of_run(fs, run);
   if (recipe.empty() || recipe == entry.name) return;
@@ -43,7 +44,7 @@ void require_recipe(Fs& fs, const Entry& entry, const std::filesystem::path& run
                         " --from " + run.string() + ", or millrace predict " + recipe + " ..."});
 }
 
-// The run's config, read through the recipe's schema: a key that was added after the run gets its default.
+// The run's config, read through the recipe's schema. A key that was added to the schema after the run gets its default.
 config::Resolved config_of_run(Fs& fs, const Entry& entry, const std::filesystem::path& run) {
   config::Resolved saved = read_config(fs, run);
   const auto refuse = [&](const std::string& what, const std::string& where) {
@@ -66,7 +67,7 @@ config::Resolved config_of_run(Fs& fs, const Entry& entry, const std::filesystem
   return saved;
 }
 
-// Prepares the weights of a file without a run, which may be another program's, by the recipe's adopt_weights().
+// Prepares the weights of a file that was not written by a run, and may be another program's, by the recipe's adopt_weights().
 void adopt_file(const Entry& entry, Weights& weights, config::Resolved& config, telemetry::Console& console) {
   if (const std::string part = take_state_dict(weights); !part.empty()) weights.which += ", its " + part;
   if (const std::string words = take_common_wrappers(weights.models["model"]); !words.empty())
@@ -125,7 +126,7 @@ Loaded load_for_inference(const Entry& entry, const std::filesystem::path& from,
   loaded.switches = std::make_shared<Switches>(shared.train.off);
   Context context;
   context.device = device::choose(shared.device.name).device;
-  // Makes this GPU the default for calls that do not name a GPU, such as one that locks memory. Otherwise such calls would use
+  // Makes this GPU the default for calls that do not name a GPU, such as calls that lock memory. Otherwise such calls would use
   // the first GPU.
   if (!context.device.is_cpu()) c10::impl::VirtualGuardImpl(context.device.type()).setDevice(context.device);
   precision::use_gpu_settings(gpu_settings_of(shared, context.device), context.device);
@@ -135,14 +136,15 @@ Loaded load_for_inference(const Entry& entry, const std::filesystem::path& from,
   context.switches = loaded.switches.get();
   context.places.cache_folder = cache_folder();
   context.seed = static_cast<std::uint64_t>(shared.train.seed);
-  // The recipe gets no function for notices, because it may outlive the caller's console, and the run showed them already.
+  // The recipe gets no function for notices: the recipe may outlive the caller's console, and the run has shown the notices
+  // already.
   loaded.recipe = make_guarded(entry.name, entry.make, loaded.config.values, context);
   // A plain file of weights has no state of a recipe.
   if (!weights.run.empty() || !weights.recipe.tensors.empty() || !weights.recipe.json.empty())
     loaded.recipe->load_state(weights.recipe);
   if (!weights.frozen.is_null())
-    load_frozen_parts(loaded.recipe->model(), [](const std::string&) {});  // these weights are not in the
-                                                                           // snapshot
+    // loaded from their files, because these weights are not in the snapshot
+    load_frozen_parts(loaded.recipe->model(), [](const std::string&) {});
   if (const std::string notice = load_model_weights(loaded.recipe->model(), weights); !notice.empty()) console.notice(notice);
   loaded.recipe->model().to(context.device);
   if (is_channels_last(shared, *loaded.switches, weights)) loaded.recipe->set_layout(Layout::channels_last);

@@ -24,8 +24,8 @@ struct Loaded {
   std::shared_ptr<device::SharedCores> shared_cores;
   std::unique_ptr<RunConfig> shared;  // the sections that all recipes share; `recipe` refers to it and to `switches`
   std::shared_ptr<Switches> switches;
-  std::unique_ptr<Recipe> recipe;          // with its weights loaded, in evaluation mode and in the run's memory layout
-  at::Device device = at::kCPU;            // the device of the model
+  std::unique_ptr<Recipe> recipe;  // the recipe with its weights loaded, in evaluation mode and in the run's memory layout
+  at::Device device = at::kCPU;    // the device of the model
   std::optional<at::ScalarType> autocast;  // the run's number format; nullopt = fp32
   std::filesystem::path snapshot;          // the folder of the snapshot, or the file of weights
   std::string which;                       // a line for the user: "best snapshot of RUN, step 600 (val_loss 1.71)"

@@ -16,11 +16,11 @@
 namespace millrace {
 namespace {
 
-// The numbers of a term, which must add up over batches.
+// The numbers of a term of the loss. They must add up over batches.
 struct TermNumbers {
   double sum = 0, count = 0;
-  bool counts_itself = false;  // true if the term's count is also its sum, as in log(S/N); the shown numbers are then compared
-                               // instead
+  // true if the term's count equals its sum, as in log(S/N); then the shown numbers are compared instead
+  bool counts_itself = false;
   double shown_sum = 0, shown_count = 0;
 
   void add(const TermNumbers& other) {
@@ -31,7 +31,7 @@ struct TermNumbers {
     shown_count += other.shown_count;
   }
 };
-using Numbers = std::map<std::string, TermNumbers>;  // by the term's name
+using Numbers = std::map<std::string, TermNumbers>;  // numbers by the term's name
 
 Numbers numbers_of(const Loss& loss) {
   Numbers numbers;
@@ -52,8 +52,8 @@ std::vector<Numbers> numbers_of(const StepResult& result) {
   return all;
 }
 
-// The name of a field whose number of rows is not the batch's, because prepare() may make several rows of a sample. "" = there is
-// no such field.
+// The name of a field whose number of rows is not that of the batch. Such fields exist because prepare() may make several rows
+// of a sample. "" = there is no such field.
 std::string field_of_other_rows(const Batch& batch) {
   for (const Group& group : batch.groups()) {
     for (const auto& [name, tensor] : group.fields)
@@ -88,14 +88,15 @@ Batch reversed(const Batch& batch) {
 }
 
 struct Tolerance {
-  double sum, each;  // sum: relative to the sum; each: per counted thing, for sums whose terms have both signs
+  // sum: tolerance relative to the sum; each: tolerance for each counted thing, for sums whose addends have both signs
+  double sum, each;
 };
-constexpr Tolerance kWide{.sum = 2e-3, .each = 1e-5}, kShort{.sum = 3e-2, .each = 1e-3};  // kWide for fp32 and tf32, kShort for
-                                                                                          // bf16 and fp16
+// kWide for fp32 and tf32, kShort for bf16 and fp16
+constexpr Tolerance kWide{.sum = 2e-3, .each = 1e-5}, kShort{.sum = 3e-2, .each = 1e-3};
 constexpr double kOfCounts = 1e-4;
 
 bool same_sum(double a, double b, double count, const Tolerance& tolerance) {
-  if (!std::isfinite(a)) return true;  // the rehearsal reports it
+  if (!std::isfinite(a)) return true;  // equal, because the rehearsal reports a value that is not finite
   return std::abs(a - b) <= tolerance.sum * std::max(std::abs(a), std::abs(b)) + tolerance.each * std::abs(count);
 }
 
@@ -119,7 +120,7 @@ bool agree(const Numbers& a, const Numbers& b, const Tolerance& tolerance) {
 constexpr const char* kWayOut =
     "; if the loss compares rows with each other on purpose, give the reason in Objective::whole_batch";
 
-// Says what to change in a loss if its halves give the numbers `first` and `second`.
+// Returns what to change in a loss whose halves give the numbers `first` and `second`.
 std::string remedy(const TermNumbers& whole, const TermNumbers& first, const TermNumbers& second) {
   const TermNumbers& part = second;
   const double together = first.count + second.count;
@@ -172,7 +173,7 @@ void compare(const Place& place, const Numbers& whole, std::vector<Numbers> halv
   }
 }
 
-// Warns of each output of an objective whose rows differ between the whole batch and its two halves.
+// Warns of each output of an objective whose rows are different in the whole batch and in its two halves.
 void compare_outputs(const std::string& objective, const Loss& whole, const Loss& first, const Loss& second, std::int64_t rows,
                      double tolerance, std::vector<std::string>& warnings) {
   for (const auto& [name, output] : whole.outputs) {

@@ -129,8 +129,8 @@ void check_names(const Entry& entry, const Tensors& outputs) {
   }
 }
 
-// Checks the types of the outputs. An integer output is refused if the entry says real, because readers of the file rely on the
-// entry.
+// Checks the types of the outputs. An integer output is refused if the recipe's entry says real, because readers of the file
+// rely on the entry.
 void check_kinds(const Entry& entry, const Tensors& outputs) {
   for (const PredictField& field : entry.predicts.outputs) {
     const at::Tensor& output = outputs.at(field.name);

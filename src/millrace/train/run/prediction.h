@@ -1,4 +1,4 @@
-// Computes a trained model's output for rows of input, a batch at a time: for `millrace predict`.
+// Computes a trained model's output for rows of input, one batch after another: for `millrace predict`.
 #pragma once
 
 #include <cstdint>

@@ -66,7 +66,7 @@ void preview_batches(RunRequest request, const Preview& preview, const BatchVisi
   const std::unique_ptr<Recipe> recipe = setup.make_recipe(folders_to_look_in(), std::move(weights));
   const bool training = preview.split == Split::train;
   data::Pipeline pipeline = recipe->data(Split::train);
-  if (!training) pipeline = recipe->data(Split::validation);  // called after data(Split::train), as in a run
+  if (!training) pipeline = recipe->data(Split::validation);  // called after data(Split::train), in the same order as in a run
   if (pipeline.datasets.empty()) {
     throw ConfigError({"recipe " + request.entry->name + " has no " + (training ? "training" : "validation") + " data",
                        training ? "data" : "flag --split", training ? "name its input; see --help" : "look at --split train"});
@@ -88,7 +88,7 @@ void preview_batches(RunRequest request, const Preview& preview, const BatchVisi
   while (seen < preview.batches) {
     std::optional<data::HostBatch> host = loader.next();
     if (!host && (seen > 0 || state.is_null())) break;
-    if (!host) {  // the snapshot was saved at the end of an epoch
+    if (!host) {  // no batch was left, because the snapshot was saved at the end of an epoch
       state = Json();
       continue;
     }

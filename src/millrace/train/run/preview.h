@@ -24,8 +24,8 @@ struct Preview {
   std::filesystem::path from;
 };
 
-// Gets a complete batch after the loader and Recipe::prepare, on the run's device, and the data sets of the split: datasets[g] is
-// the source of group g. `facts`: the result of facts_of().
+// Called with a complete batch after the loader and Recipe::prepare, on the run's device, and with the data sets of the split:
+// datasets[g] is the source of group g. `facts`: the result of facts_of().
 using BatchVisitor = std::function<void(const Batch& batch, std::span<const data::Dataset> datasets, const Facts& facts)>;
 
 // Passes to `sees` the batches with which a run of `request` would begin or continue: the same samples, augmented with the same

@@ -20,10 +20,10 @@
 namespace millrace {
 namespace {
 
-constexpr double kOnGpu = 1e-3;  // atomic additions on a GPU give sums that differ from call to call
+constexpr double kOnGpu = 1e-3;  // on a GPU, atomic additions give sums that differ from call to call
 
 bool has_room(const torch::nn::Module& model, at::Device device) {
-  constexpr std::uint64_t kShare = 4;  // the model must fit this many times into the free memory
+  constexpr std::uint64_t kShare = 4;  // the second recipe is made only if its model fits this many times into the free memory
   std::uint64_t bytes = 0;
   for (const at::Tensor& tensor : model.parameters()) bytes += tensor.nbytes();
   for (const at::Tensor& tensor : model.buffers()) bytes += tensor.nbytes();
@@ -34,18 +34,17 @@ bool has_room(const torch::nn::Module& model, at::Device device) {
 std::unique_ptr<Recipe> rebuilt(const Assembly& assembly, const snapshot::Content& content) {
   RunSetup& setup = assembly.setup();
   Context context = setup.context();
-  context.notice = nullptr;  // the run's own recipe has shown its notices already
+  context.notice = nullptr;  // without notices, because the run's own recipe has shown them already
   context.places = {.run_folder = {}, .new_files = {}, .cache_folder = cache_folder()};
   const Entry& entry = *setup.request().entry;
-  // The seed differs from the run's, so that values that a recipe draws at random and does not save differ too, as in another
-  // process.
+  // The seed differs from the run's. So values that a recipe draws at random and does not save differ too, as they would in
+  // another process.
   torch::manual_seed(~context.seed);
   std::unique_ptr<Recipe> recipe = make_guarded(entry.name, entry.make, setup.request().config.values, context);
   if (const State* saved = snapshot::part_of(content, snapshot::kRecipe)) {
     State state{.tensors = {}, .json = saved->json};
     for (const auto& [name, tensor] : saved->tensors)
-      state.tensors[name] = tensor.clone();  // a copy, because the tensor may be
-                                             // the running recipe's own
+      state.tensors[name] = tensor.clone();  // a copy, because the tensor may belong to the running recipe
     recipe->load_state(state);
   }
   const State* frozen = snapshot::part_of(content, snapshot::kFrozen);
@@ -59,12 +58,13 @@ std::unique_ptr<Recipe> rebuilt(const Assembly& assembly, const snapshot::Conten
   return recipe;
 }
 
-// Names a part of a saved state that the recipe, which has loaded it, does not return; "" = it returns the whole state.
+// Returns the name of a value in a saved state that the recipe has loaded but does not return in its own state; "" = there is
+// none.
 std::string not_taken(const State& saved, const Recipe& recipe) {
   State now;
   try {
     now = recipe.state();
-  } catch (const RecipeError&) {  // such a recipe is complete only within a run
+  } catch (const RecipeError&) {  // not compared: a recipe that throws here is complete only within a run
     return "";
   }
   for (const auto& [name, tensor] : saved.tensors) {
@@ -90,8 +90,8 @@ bool same_fields(const Batch& a, const Batch& b) {
          std::equal(a.groups().begin(), a.groups().end(), b.groups().begin(), of_groups);
 }
 
-// "the loss of objective … is 3.1 in the run and 5.2 in a model loaded from the snapshot" for the first term that differs; "" =
-// all are the same.
+// Compares the losses of both recipes. Returns "the loss of objective … is 3.1 in the run and 5.2 in a model loaded from the
+// snapshot" for the first term that differs; "" = all terms are the same.
 std::string difference(const Stepper& stepper, const StepResult& run, const StepResult& again) {
   const bool on_cpu = stepper.device().is_cpu();
   for (std::size_t i = 0; i < run.losses.size(); ++i) {

@@ -27,7 +27,7 @@ namespace {
 
 constexpr std::size_t kListed = 6;  // a warning lists at most this number of names and ends with "and N more"
 
-// Runs `part`. Returns false if memory ran out, because the run itself recovers from that.
+// Runs `part`. Returns false if memory ran out: this is no failure of the rehearsal, because the run itself recovers from it.
 template <class Part>
 bool within_memory(const Part& part) {
   try {
@@ -51,7 +51,8 @@ std::string nearest_of(const metrics::Means& means, const std::string& wrong) {
 
 bool counts_nothing(const LossTerm& term) { return term.count.item<double>() == 0; }
 
-// RecipeError for a negative count, and for a loss that counts nothing: its only gradient would be NaN.
+// Throws RecipeError for a negative count, and for a loss that counts nothing, because the only gradient of such a loss would be
+// NaN.
 void check_counts(const Stepper& stepper, const StepResult& result) {
   for (std::size_t i = 0; i < result.losses.size(); ++i) {
     for (const LossTerm& term : result.losses[i].terms) {
@@ -109,7 +110,7 @@ void rehearse_prediction(const Assembly& assembly, const Batch& batch, Rehearsal
   rehearsal.prediction = to_text(inputs) + " -> " + to_text(outputs);
 }
 
-// The first value that is not finite, as " (field x of sample 5 is not finite)". "" = all fields are finite.
+// Finds the first value that is not finite, such as " (field x of sample 5 is not finite)". "" = all values are finite.
 std::string not_finite_in(const Batch& batch) {
   for (const Group& group : batch.groups()) {
     for (const auto& [name, tensor] : group.fields) {
@@ -126,8 +127,8 @@ std::string not_finite_in(const Batch& batch) {
   return "";
 }
 
-// Warns about the first field that has an infinite value, or a value far beyond all others: it may be in another unit, or mark
-// missing data.
+// Warns about the first field that has an infinite value, or a value far beyond all its others, because the value may be in
+// another unit or mark missing data.
 void look_at_values(const Batch& batch, Rehearsal& rehearsal) {
   for (const Group& group : batch.groups()) {
     for (const auto& [name, tensor] : group.fields) {
@@ -158,7 +159,7 @@ void warn(const std::string& text, Rehearsal& rehearsal) {
   if (!text.empty()) rehearsal.warnings.push_back(text);
 }
 
-// "a, b, c and 4 more".
+// The names as a text: "a, b, c and 4 more".
 std::string listed(const std::vector<std::string>& names) {
   std::string list;
   for (std::size_t i = 0; i < std::min(names.size(), kListed); ++i) list += (i == 0 ? "" : ", ") + names[i];
@@ -171,7 +172,7 @@ std::string parameters_that(const std::vector<std::string>& names, const char* o
          (names.size() == 1 ? one : several);
 }
 
-// Adds its lifetime to `seconds`.
+// Adds the time between construction and destruction to `seconds`.
 class Stopwatch {
  public:
   explicit Stopwatch(double& seconds) : seconds_(seconds), begin_(steady_seconds()) {}
@@ -189,12 +190,13 @@ std::pair<StepResult, double> timed_evaluation(Stepper& stepper, const Batch& ba
   const double begin = steady_seconds();
   StepResult result = stepper.evaluate(batch);
   for (const Loss& loss : result.losses)
-    for (const LossTerm& term : loss.terms) (void)term.sum.item<double>();  // waits for a GPU
+    for (const LossTerm& term : loss.terms) (void)term.sum.item<double>();  // item() waits for a GPU
   return {std::move(result), steady_seconds() - begin};
 }
 
-// `seconds`: of the pass that gave `result`. The check makes two more such passes. They are left out where they would take longer
-// than two steps: a validation batch of whole volumes can take many times as long as a step on crops.
+// Checks the sums of a loss by two more passes. `seconds`: time of the pass that gave `result`. The check is left out if two
+// such passes would take longer than two steps, because a validation batch of whole volumes can take many times as long as a
+// step on crops.
 void check_sums(Stepper& stepper, const Batch& batch, const StepResult& result, double seconds, Rehearsal& rehearsal) {
   constexpr double kShortSeconds = 1;
   if (seconds > std::max(rehearsal.step_seconds, kShortSeconds)) {
@@ -208,7 +210,7 @@ void check_sums(Stepper& stepper, const Batch& batch, const StepResult& result, 
   std::ranges::move(check.warnings, std::back_inserter(rehearsal.warnings));
 }
 
-// Returns the first batch. Reads it a second time to compare, unless reading takes long.
+// Returns the first batch. Reads the batch a second time to compare, unless reading takes long.
 std::optional<Batch> first_batch(const Assembly& assembly, Split split, Rehearsal& rehearsal) {
   constexpr double kSeconds = 0.5;
   const double begin = steady_seconds();
@@ -250,7 +252,7 @@ void rehearse_training(Assembly& assembly, Rehearsal& rehearsal) {
   const metrics::Means losses = board.means();
   if (assembly.config().log.train_metrics) recipe.measure(*batch, rehearsed.result, board);
   rehearsal.losses = board.means();
-  for (const auto& [name, value] : losses) {  // a metric may be undefined for a single batch, so only losses are checked
+  for (const auto& [name, value] : losses) {  // losses only, because a metric may be undefined for a single batch
     if (!std::isfinite(value))
       rehearsal.warnings.push_back("the first training batch has no finite " + name + ": " + significant(value, 4) +
                                    not_finite_in(*batch));
@@ -266,14 +268,15 @@ void rehearse_training(Assembly& assembly, Rehearsal& rehearsal) {
          rehearsal);
 }
 
-// Throws RecipeError if the recipe has measured under the name of a loss. The trainer adds losses to the same board, so both
+// Throws RecipeError if the recipe has measured under the name of a loss. The trainer adds losses to the same board, so the two
 // would become one mean, by which snapshots are chosen. `losses`, `all`: states of the board before and after the recipe's
 // metrics.
 void refuse_names_of_losses(const Json& losses, const Json& all) {
   for (const Json& loss : losses.at("entries")) {
     const auto is_it = [&](const Json& entry) { return entry.at("name") == loss.at("name"); };
     const auto now = std::ranges::find_if(all.at("entries"), is_it);
-    if (now == all.at("entries").end() || now->dump() == loss.dump()) continue;  // as text, because NaN is not equal to NaN
+    // compared as text, because NaN is not equal to NaN
+    if (now == all.at("entries").end() || now->dump() == loss.dump()) continue;
     throw RecipeError({"metric " + quoted(loss.at("name").get<std::string>()) +
                            " has the name of a loss that the trainer measures itself, so both would be averaged together",
                        "Recipe::measure() or end_validation()", "leave the metric out, or give it another name"});
@@ -329,7 +332,7 @@ void check_direction(const SnapshotConfig& snapshot, const metrics::Means& metri
                      "snapshot.best_is = " + word(highest), "--snapshot.best_is=" + word(!highest)});
 }
 
-// A text for a config that keeps the highest loss as the best; "" = it does not.
+// A text that says that the config keeps the highest loss as the best; "" = the config does not.
 std::string worst_loss_kept(const Assembly& assembly) {
   const SnapshotConfig& snapshot = assembly.config().snapshot;
   if (!snapshot.best_metric.empty() || snapshot.best_is != SnapshotConfig::BestIs::highest) return "";
@@ -368,7 +371,8 @@ std::string values_of(const metrics::Means& means) {
   throw ConfigError({"there is no validation: the recipe has no validation data", where, "give it validation data, or " + next});
 }
 
-// A recipe may give an objective another schedule than that of the config.
+// Throws if an objective's schedule waits for a plateau of the validation loss; called for a run without validation. All
+// objectives are checked, because a recipe may give an objective another schedule than that of the config.
 void require_no_plateau(const Stepper& stepper) {
   for (const ObjectiveStep& objective : stepper.objectives()) {
     if (objective.spec().optim.schedule != optim::ScheduleKind::plateau) continue;
@@ -405,7 +409,7 @@ Rehearsal rehearse(Assembly& assembly) {
     require_judge(assembly);
     require_no_plateau(assembly.stepper());
   }
-  static_cast<void>(assembly.recipe().state());  // called once, because the first snapshot will call it
+  static_cast<void>(assembly.recipe().state());  // called now to see whether it fails, because the first snapshot will call it
   rehearsal.seconds = steady_seconds() - begin;
   return rehearsal;
 }

@@ -18,7 +18,7 @@ struct Rehearsal {
   std::vector<std::string> pictures;                    // "name 640x480"
   std::string prediction;                               // inputs and outputs of predict(), or the reason why it was not called
   std::vector<std::string> unchecked;                   // losses that could not be checked for adding up, with the reason
-  std::vector<std::string> warnings;                    // a line each; a warning does not stop the run
+  std::vector<std::string> warnings;                    // one line for each warning; a warning does not stop the run
   double seconds = 0;
   double step_seconds = 0;   // seconds for the forward and the backward pass of the training batch
   double check_seconds = 0;  // seconds for work that a step does not do: batches read again, losses and metrics computed again

@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kOfDevice = 1e-3;
 
-// The recipe without its prepare(), so that batches stay as they are read.
+// The recipe without its prepare(), so that batches stay as the source gives them.
 class AsRead final : public Recipe {
  public:
   explicit AsRead(Recipe& of) : of_(of) {}
@@ -36,7 +36,7 @@ std::int64_t differing_row(const at::Tensor& a, const at::Tensor& b) {
   return -1;
 }
 
-// "field "x" of sample 5"; "" = both batches are the same.
+// Compares two batches. Returns the first difference, such as "field "x" of sample 5"; "" = both are the same.
 std::string difference(const Batch& a, const Batch& b) {
   if (a.groups().size() != b.groups().size()) return "its number of groups";
   for (std::size_t g = 0; g < a.groups().size(); ++g) {
@@ -54,7 +54,7 @@ std::string difference(const Batch& a, const Batch& b) {
   return "";
 }
 
-// Sums of a device may differ in their last bits.
+// True if both states of a board have the same sums. Sums of a GPU may differ in their last bits.
 bool same(const Json& a, const Json& b) {
   constexpr double kLastBits = 1e-6;
   if (a.is_number_float() && b.is_number_float()) {

@@ -64,14 +64,14 @@ std::string short_digest(std::string_view text) {
   return digest.hex().substr(0, 8);
 }
 
-// The folder of the preset's sample data. Each set of options has its own folder.
+// The folder of the preset's sample data, which is different for each set of options.
 std::filesystem::path sample_data_folder(const RunRequest& request, const DataOptions& options) {
   std::string name = request.entry->name + "-" + request.preset;
   if (!options.empty()) name += "-" + short_digest(Json(options).dump());
   return std::filesystem::path("runs") / "data" / name;
 }
 
-// True if this is a resumed run whose sample data was deleted.
+// True if the request resumes a run whose sample data was deleted.
 bool is_lost_sample_data(const RunRequest& request, const config::Resolved& config) {
   const auto origin = config.origins.find("data.dir");
   const bool is_of_run = origin != config.origins.end() && origin->second.starts_with("run ");

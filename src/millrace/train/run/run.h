@@ -24,8 +24,9 @@ namespace millrace {
 // The problems of a config whose values are valid one by one but contradict each other. Includes the recipe's own checks.
 [[nodiscard]] std::vector<Problem> run_problems(const Entry& entry, const config::Resolved& config);
 
-// Supplies a run's input if its config names no input: the preset then makes sample data, once, in runs/data. Commands that write
-// nothing pass keeps = false: they use existing sample data, or make it in a temporary folder that the destructor removes.
+// Supplies a run's input if its config names no input: the preset then makes sample data, once, in runs/data. Commands that
+// write nothing pass keeps = false: they use existing sample data, or make sample data in a temporary folder that the destructor
+// removes.
 class SampleInput {
  public:
   // Writes data.dir into the request's config if the recipe needs data and the config names none. Throws ConfigError if no preset
@@ -36,7 +37,7 @@ class SampleInput {
   SampleInput& operator=(const SampleInput&) = delete;
 
  private:
-  std::filesystem::path temporary_;  // "" = no temporary folder
+  std::filesystem::path temporary_;  // the temporary folder; "" = there is none
 };
 
 enum class EvaluatedSplit : std::uint8_t { validation, test };

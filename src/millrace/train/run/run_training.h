@@ -12,18 +12,18 @@ namespace millrace {
 
 // The whole schema of a recipe's run: the shared sections and the recipe's own.
 [[nodiscard]] config::Schema schema_of(const Entry& entry);
-// Other names of a recipe's keys: first the names that all recipes share, except names that the recipe itself defines, then the
-// recipe's own.
+// Other names of a recipe's keys: first the names that all recipes share, unless the recipe itself defines the same name, then
+// the recipe's own.
 [[nodiscard]] std::vector<config::Alias> aliases_of(const Entry& entry);
 
 struct RunOutcome {
   Json summary;  // as written to summary.json
   std::filesystem::path run_folder;
-  int exit_code = 0;  // 0, or 128 + n after signal n
+  int exit_code = 0;  // 0, or 128 + n if signal n stopped the run
 };
 
-// Trains until the run is done, stopped or failed. Throws Error. If the error comes after the first step, first saves a snapshot
-// if the state is complete.
+// Trains until the run is done, stopped or failed. Throws Error. If an error occurs after the first step and the state is
+// complete, a snapshot is saved before the error is thrown.
 RunOutcome run_training(RunRequest request);
 
 }  // namespace millrace

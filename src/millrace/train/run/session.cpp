@@ -52,7 +52,7 @@ void Session::log_crashes(const char* file) {
 
 RunOutcome Session::run() {
   // The run's time counts from the start of the process. A program that calls train() may have run for long before the call, so
-  // there it counts from the call.
+  // there the run's time counts from the call.
   if (!request_.command_line.empty()) {
     telemetry::Timeline& timeline = setup_.timeline();
     timeline.began_earlier(static_cast<std::int64_t>((seconds_since_process_start() - timeline.total().wall) * 1e9));
@@ -87,7 +87,7 @@ RunOutcome Session::run() {
     const Ending ending = trainer_->run();
     if (ending != Ending::signal) show_samples("the model after " + with_commas(trainer_->step()) + " steps", samples());
     return finish(ending);
-  } catch (const std::exception& error) {  // catches errors of LibTorch too
+  } catch (const std::exception& error) {  // also errors of LibTorch, which are no Errors of Millrace
     if (device::is_device_lost(error)) lose_device(error);
     fail(error.what(), Device::answers);
     throw;
@@ -101,7 +101,8 @@ std::pair<std::unique_ptr<Recipe>, Loaders> Session::open_data() {
   std::unique_ptr<Recipe> recipe = setup_.make_recipe(places(), first_weights());
   stop_if_signalled();
   Loaders loaders(setup_, *recipe, [this](const std::string& text) {
-    if (folder_ != nullptr && !folder_->has_begun()) return setup_.notices().push_back(text);  // shown with the plan
+    // a notice from before the run has begun is shown with the plan
+    if (folder_ != nullptr && !folder_->has_begun()) return setup_.notices().push_back(text);
     console().notice(text);
     if (folder_ != nullptr) log_->write("loader", {{"choice", text}});
   });
@@ -183,7 +184,7 @@ RecipeFolders Session::places() const {
   return places;
 }
 
-// The choices that trials and fallbacks had made by the time of the snapshot.
+// The choices that trials and fallbacks had made when the snapshot was saved.
 Json Session::kept_choices() const {
   if (!resumed_) return Json::object();
   const State* trainer = snapshot::part_of(resumed_->content, snapshot::kTrainer);
@@ -243,7 +244,7 @@ void Session::make_trainer() {
   parts.total_steps = assembly_->loaders().total_steps();
   parts.agreement = request_.agreement;
   if (setup_.config().log.doctor && setup_.agreement().ranks().rank == 0) {
-    std::string ignored;  // an error is ignored, because a GPU's driver may be installed without its monitoring library
+    std::string ignored;  // the error is ignored, because a GPU's driver may be installed without NVML
     const at::Device device = assembly_->stepper().device();
     sampler_ = std::make_unique<doctor::Sampler>("/", device.is_cpu() ? nullptr : doctor::Nvml::open(ignored),
                                                  device.has_index() ? device.index() : 0);

@@ -22,7 +22,7 @@ namespace millrace {
 class Session {
  public:
   explicit Session(RunRequest request);               // uses the folder that the config names
-  Session(RunRequest request, RunDestination place);  // place.folder empty: nothing is written
+  Session(RunRequest request, RunDestination place);  // if place.folder is empty, the run writes nothing
   ~Session();
   RunOutcome run();
 
@@ -37,7 +37,7 @@ class Session {
   void find_snapshot();
   void share_snapshot();
   void begin_folder();
-  void log_crashes(const char* file);  // writes crashes to this file of the folder, from here on
+  void log_crashes(const char* file);  // from here on, writes crashes to this file of the run folder
   [[nodiscard]] RecipeFolders places() const;
   // True if no step is left. `total_steps`: the length of the run; 0 = not known yet.
   [[nodiscard]] bool already_complete(std::int64_t total_steps) const;
@@ -93,7 +93,8 @@ class Session {
   double opening_seconds_ = 0;          // seconds for making the recipe and opening its data
   std::vector<Choice> logged_choices_;  // those choices of the plan that the log already has
   std::size_t notices_shown_ = 0;
-  // The signal that stopped the run, and its sender. Another rank may have received it: then this process has no pending signal.
+  // The signal that stopped the run, and its sender. Another rank may have received the signal: then this process has no
+  // pending signal.
   int stopped_by_ = 0;
   std::string sender_;
   int crash_log_ = -1;  // descriptor of log.jsonl, or of the file `lock` before the run begins; -1 = not open

@@ -36,15 +36,15 @@ std::string planned(Fs& fs, const std::filesystem::path& run_folder, const std::
   return "";
 }
 
-// The saved config, to be compared with the present one. On resume the global batch must stay the same, not the batch of one
-// rank. So if the global batch is unchanged, the result has the present batch size of a rank.
+// Returns the saved config for the comparison with the present one. On resume the global batch must stay the same, but the batch
+// of one rank may change. So if the global batch is unchanged, the result has the present batch size of a rank.
 Json with_batch_of_these_ranks(const snapshot::Content& content, const RunConfig& now, const Ranks& ranks) {
   Json config = content.config;
   const auto place = Json::json_pointer("/data/batch_size");
   const State* loader = snapshot::part_of(content, snapshot::kLoader);
   if (!config.contains(place) || now.data.batch_size.is_auto() || loader == nullptr) return config;
   const std::int64_t together = now.data.batch_size.value() * ranks.world_size;
-  const Json& saved = loader->json;  // not checked yet, so it may hold anything
+  const Json& saved = loader->json;  // `saved` is not checked yet and may hold anything
   if (saved.is_object() && saved.contains("global_batch_size") && saved["global_batch_size"] == Json(together))
     config[place] = now.data.batch_size.value();
   return config;
@@ -79,17 +79,16 @@ void Session::check_changes() {
                              " so far: sums are taken in another order, so the last bits of the run's numbers may differ");
 }
 
-// Warns if the learning-rate schedule covers the whole run and the run's length changed, because the rate then jumps at the next
-// step.
+// Warns if the learning-rate schedule covers the whole run and the run's length has changed, because the rate then jumps at the
+// next step.
 void Session::log_new_length() {
-  constexpr double kSmallestChange = 1e-3;  // relative to the rate
+  constexpr double kSmallestChange = 1e-3;  // smallest jump that gets a warning, relative to the rate
   const Json::json_pointer epochs("/train/epochs"), max_steps("/train/max_steps");
   const Json& saved = resumed_->content.config;
   const std::int64_t step = resumed_->content.step, now = assembly_->loaders().total_steps();
   if (step == 0 || !saved.is_object() || !saved.contains(epochs) || !saved.contains(max_steps)) return;
   if (saved.value("optim", Json()) != request_.config.values.value("optim", Json()))
-    return;  // the user changed the schedule on
-             // purpose
+    return;  // no warning, because the user changed the schedule on purpose
   const auto of = [&saved](const Json::json_pointer& key) {
     return saved.at(key).is_number_integer() ? saved.at(key).get<std::int64_t>() : 0;
   };
@@ -112,8 +111,8 @@ void Session::log_new_length() {
   }
 }
 
-// Finds the snapshot to resume from. If train.resume is a path, a new run starts there. Once the run has saved a snapshot, it
-// resumes from its own, so that repeating the same command always continues the run.
+// Finds the snapshot to resume from. If train.resume is a path, a new run starts from the snapshot there. Once the new run has
+// saved a snapshot, it resumes from its own, so that repeating the same command always continues the run.
 void Session::find_snapshot() {
   Fs& fs = *request_.fs;
   const std::filesystem::path& folder = folder_->path();
@@ -144,7 +143,7 @@ void Session::find_snapshot() {
     resumed_.reset();
   }
   if (!names_a_path) return;
-  const std::filesystem::path given = resume;  // a shell completes the name of a folder with a slash
+  const std::filesystem::path given = resume;  // removes a slash at the end, with which a shell completes the name of a folder
   const std::filesystem::path from = given.has_filename() ? given : given.parent_path();
   resumed_ = fs.exists(from / "manifest.json") ? Resumed{snapshot::load(fs, from), from} : newest(from);
   if (!resumed_) {
@@ -168,7 +167,8 @@ void Session::begin_folder() {
   if (request_.folder_begun) request_.folder_begun(folder_->path());
   if (!events_) return;
   static_cast<void>(folder_->own(events_->file_name()));
-  // A process that was killed before its first snapshot has left events, too, and all of its steps are made again.
+  // Also for a new run, because a process that was killed before its first snapshot has left events, and all of its steps are
+  // made again.
   events_->goes_on_at(resumed_ ? trainer_->step() + 1 : 0);
 }
 
@@ -187,7 +187,7 @@ bool Session::already_complete(std::int64_t total_steps) const {
   return setup_.agreement().from_root(root_is_complete(total_steps)).get<bool>();
 }
 
-// True if the run has made all its steps. If max_steps ends the run, a snapshot alone shows that; otherwise the length of an
+// True if the run has made all its steps. If max_steps ends the run, a snapshot alone shows this. Otherwise the length of an
 // epoch must be known.
 bool Session::root_is_complete(std::int64_t total_steps) const {
   if (!resumed_ || folder_ == nullptr) return false;
@@ -195,8 +195,8 @@ bool Session::root_is_complete(std::int64_t total_steps) const {
   const std::int64_t step = resumed_->content.step;
   const bool by_steps = train.max_steps > 0 && step >= train.max_steps;
   const bool by_epochs = total_steps > 0 && train.epochs > 0 && step >= total_steps;
-  const bool by_validations = trainer_ != nullptr && trainer_->has_ended();  // whether a run stopped early is known only after
-                                                                             // its validations
+  // whether a run stopped early is known only after its validations are loaded
+  const bool by_validations = trainer_ != nullptr && trainer_->has_ended();
   if (!by_steps && !by_epochs && !by_validations) return false;
   // A run that was interrupted after its last step still needs its last validation and its summary, so it is not complete.
   return state_of_run(read_summary(*request_.fs, folder_->path()), step) == RunState::finished;

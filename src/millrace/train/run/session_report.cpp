@@ -1,4 +1,4 @@
-// The part of a session that reports: the plan before the first step, the summary after the last.
+// The part of a session that reports: before the first step the plan, after the last step the summary.
 #include <torch/nn/module.h>
 #include <torch/version.h>
 #include <unistd.h>
@@ -68,8 +68,8 @@ void add_metrics(std::vector<std::string>& parts, const Json& summary) {
   }
 }
 
-// A line about the best snapshot, which later commands use; "" if the best one is also the last. `judged`: the metric that
-// selects it. `kept`: the snapshots of the run.
+// A line about the best snapshot, which later commands use; "" if the best snapshot is also the last one. `judged`: the metric
+// that selects the best snapshot. `kept`: the snapshots of the run.
 std::string best_text(const Json& summary, const std::string& judged, const std::vector<snapshot::Found>& kept) {
   const auto metric = summary["metrics"].find(judged);
   if (metric == summary["metrics"].end() || !(*metric)["best_step"].is_number() || (*metric)["best_step"] == summary["steps"])
@@ -82,7 +82,7 @@ std::string best_text(const Json& summary, const std::string& judged, const std:
                    : ": the snapshot of the best is not there, so predict, eval and export use the newest");
 }
 
-// A line about an end before the run's last step.
+// A line that says why the run ended before its last step.
 std::string early_stop_text(const TrainConfig& train, const std::string& judged) {
   const std::int64_t patience = train.early_stop_patience;
   return "\nstopped early: the last " + (patience == 1 ? "validation" : with_commas(patience) + " validations") +
@@ -91,7 +91,7 @@ std::string early_stop_text(const TrainConfig& train, const std::string& judged)
          " (train.early_stop_patience)";
 }
 
-// The snapshots of a run. Empty if the folder can't be read any more, because the run is done in any case.
+// The snapshots of a run. Empty if the folder can't be read any more; no error is thrown, because the run is done in any case.
 std::vector<snapshot::Found> kept_snapshots(Fs& fs, const std::filesystem::path& run) {
   try {
     return snapshot::list(fs, run);
@@ -100,7 +100,7 @@ std::vector<snapshot::Found> kept_snapshots(Fs& fs, const std::filesystem::path&
   }
 }
 
-// If waiting for saves took much time: a line that says so, and which setting would avoid the wait.
+// A line for runs in which waiting for saves took much time. It names the setting that would avoid the wait. "" for other runs.
 std::string lag_advice(const Json& summary, std::int64_t max_lag) {
   constexpr double kSmallestShare = 0.02;
   const Json& saves = summary["snapshots"];
@@ -112,12 +112,12 @@ std::string lag_advice(const Json& summary, std::int64_t max_lag) {
   const std::string text = "waited for snapshots " + percent(saves["lag_share"].get<double>()) +
                            " of the time: writing one takes " + fixed(save_ms, 1) + " ms, a step " + fixed(step_ms, 1) + " ms. ";
   if (static_cast<double>(enough) * count >= summary["steps"].get<double>())
-    return text + "Save less often";  // the next save would have to wait for this one
+    return text + "Save less often";  // the advice to save less often, if the next save would have to wait for this one
   return text + "With --snapshot.max_lag=" + std::to_string(enough) + " training would not wait, but a crash could lose " +
          std::to_string(enough - max_lag) + (enough - max_lag == 1 ? " step more" : " steps more") + "; or save less often";
 }
 
-// A line about targets that were not measured. Without it a reader would take them for met.
+// A line about targets that were not measured, which readers would otherwise take for met. "" if all were measured.
 std::string unknown_targets(const Json& summary) {
   std::string keys;
   for (const Json& target : summary.value("targets", Json::array()))
@@ -125,7 +125,7 @@ std::string unknown_targets(const Json& summary) {
   return keys.empty() ? "" : "\nnot measured in this run, so not met: " + keys;
 }
 
-// At most three things to improve.
+// A text with at most three things to improve.
 std::string verdict(const Json& summary) {
   std::string text = unknown_targets(summary);
   if (!summary.contains("findings")) return text;
@@ -168,7 +168,7 @@ std::string Session::plan_text() {
                    " batches; global batch " + with_commas(assembly_->loaders().global_batch()));
   const auto datasets = loader.dataset_plans();
   for (const data::Loader::DatasetPlan& dataset : datasets) {
-    if (datasets.size() == 1) break;  // a single data set is described by the line above
+    if (datasets.size() == 1) break;  // if there is a single data set, the line above describes it
     line("data " + dataset.name, with_commas(dataset.samples) + " samples, " + with_commas(dataset.batch_size) + " in a batch" +
                                      (dataset.rule.empty() ? "" : "; " + dataset.rule));
   }
@@ -312,7 +312,7 @@ std::string Session::closing_text(Ending ending, const Json& summary) const {
 RunOutcome Session::nothing_left() const {
   RunOutcome outcome;
   outcome.summary = Json::object();
-  if (folder_ == nullptr) return outcome;  // only rank 0 reports
+  if (folder_ == nullptr) return outcome;  // returns, because only rank 0 reports
   outcome.run_folder = folder_->path();
   const std::string text = request_.fs->read_file(folder_->path() / run_files::kSummary);
   outcome.summary = Json::parse(text, nullptr, /*allow_exceptions=*/false);
@@ -325,7 +325,8 @@ RunOutcome Session::nothing_left() const {
   return outcome;
 }
 
-// Called when the run is done and saved, so a rank that is lost now costs only its times in the report.
+// Gathers how each rank spent its time. Called when the run is done and saved, so if a rank is lost now, only its times are
+// missing in the report.
 Json Session::times_of_ranks() {
   Agreement& agreement = setup_.agreement();
   stopped_by_ = pending_signal();
@@ -373,7 +374,7 @@ void Session::fail(const char* error, Device device) noexcept {
   const auto attempt = [](const auto& work) {
     try {
       work();
-    } catch (const std::exception&) {  // an error here is ignored, because the caller's error is the one to report
+    } catch (const std::exception&) {  // ignored, because the error to report is the caller's
     }
   };
   attempt([&] { setup_.agreement().leave(); });
@@ -383,7 +384,7 @@ void Session::fail(const char* error, Device device) noexcept {
     if (folder_ != nullptr) attempt([&] { keep_summary(facts_of_end("error", error)); });
     return;
   }
-  trainer_->save_after_error();  // the state after the last complete step is worth saving after any error
+  trainer_->save_after_error();  // called after any error, because the state after the last complete step is worth saving
   if (folder_ != nullptr) attempt([&] { keep_failure(error); });
 }
 

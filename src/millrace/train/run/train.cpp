@@ -41,7 +41,7 @@ class ModuleRecipe final : public Recipe {
 Json train(torch::nn::Module& module, data::Pipeline pipeline, std::function<Loss(const Batch&)> loss, TrainOptions options) {
   telemetry::Console console(options.print ? telemetry::Console::Mode::automatic : telemetry::Console::Mode::quiet);
   Entry entry{.name = "train"};
-  // Copies, because the check of the first snapshot makes a second recipe.
+  // The recipe gets copies, because the check of the first snapshot makes a second recipe.
   entry.make = [&](const Json&, const Context&) {
     return std::make_unique<ModuleRecipe>(module, pipeline, options.validation, loss, options.config.optim);
   };

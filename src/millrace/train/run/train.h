@@ -17,7 +17,7 @@ class Module;
 namespace millrace {
 
 struct TrainOptions {
-  RunConfig config;  // sections as in a config file; with run.dir "" there is no run folder and nothing is written
+  RunConfig config;  // sections as in a config file; with run.dir "" the run has no folder and writes nothing
   std::optional<data::Pipeline> validation;
   bool print = true;  // true: prints plan, progress and summary on stdout
 };

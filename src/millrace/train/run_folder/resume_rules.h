@@ -11,9 +11,9 @@
 
 namespace millrace {
 
-// Differences between the config of a snapshot and the present config that a resume forbids, as problems. Two different spellings
-// of a path are equal if they lead to the same file or folder. Relative paths in `saved` are relative to `folder`, "" = the
-// current folder.
+// Compares the config of a snapshot with the present config and returns, as problems, the differences that a resume forbids. Two
+// different spellings of a path are equal if they lead to the same file or folder. Relative paths in `saved` are relative to
+// `folder`, "" = the current folder.
 [[nodiscard]] std::vector<Problem> forbidden_changes(const Json& saved, const config::Resolved& now, const config::Schema& schema,
                                                      const std::filesystem::path& folder = {});
 

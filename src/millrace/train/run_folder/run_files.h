@@ -7,24 +7,26 @@
 
 namespace millrace::run_files {
 
-inline constexpr const char* kLock = "lock";     // held while a process trains; lists the processes that held it
-inline constexpr const char* kRun = "run.json";  // marks the folder as a run; holds its recipe, and which files belong to it
+inline constexpr const char* kLock = "lock";  // held by a process while it trains; lists the processes that held it
+// marks the folder as a run; names the recipe and the files that belong to the run
+inline constexpr const char* kRun = "run.json";
 inline constexpr const char* kConfig = "config.json";             // the resolved config
 inline constexpr const char* kPlan = "plan.json";                 // all choices with their reasons
 inline constexpr const char* kLog = "log.jsonl";                  // everything that happened
 inline constexpr const char* kSummary = "summary.json";           // how the run ended
 inline constexpr const char* kReport = "report.html";             // the whole run on one page
 inline constexpr const char* kHistory = "history.csv";            // a row per epoch
-inline constexpr const char* kHistoryBefore = "history.csv.old";  // a history of the run with other columns
+inline constexpr const char* kHistoryBefore = "history.csv.old";  // the earlier history.csv, if its columns differ from the
+                                                                  // present ones
 inline constexpr const char* kSnapshots = "snapshots";
 inline constexpr const char* kPictures = "pictures";
 inline constexpr const char* kProfile = "profile";    // traces
 inline constexpr const char* kBranches = "branches";  // snapshots that a run left behind when it was resumed from an older one
 inline constexpr const char* kOldRun = ".old-run";  // the old run that --fresh replaces, until the new run has saved a snapshot;
-                                                    // if the name is in use, ".old-run-2" …
+                                                    // if the name is taken, ".old-run-2" …
 
-// Turns NAME of a validation's picture into NAME.step-00001200.png, and reads the step from such a file name; step_of_picture()
-// is -1 for other names.
+// picture_of_step() turns NAME of a validation's picture into NAME.step-00001200.png. step_of_picture() returns the step in such
+// a file name, and -1 for other names.
 [[nodiscard]] std::string picture_of_step(const std::string& name, std::int64_t step);
 [[nodiscard]] std::int64_t step_of_picture(const std::string& file);
 

@@ -26,9 +26,9 @@ namespace {
 
 namespace stdfs = std::filesystem;
 
-constexpr std::string_view kStaging = ".new-";             // the process id follows
-constexpr const char* kStagingMark = ".made-by-millrace";  // a folder named like a staging folder but without this file is not
-                                                           // Millrace's
+constexpr std::string_view kStaging = ".new-";  // followed by the process id
+// a folder with a staging folder's name but without this file is not Millrace's
+constexpr const char* kStagingMark = ".made-by-millrace";
 
 std::string date_time() {
   const std::time_t now = std::time(nullptr);
@@ -76,7 +76,7 @@ long process_of_staging(const std::string& name) {
   throw UsageError({"can't write to the run folder " + folder.string(), why, "choose another folder with --run"});
 }
 
-// True if the file holds only what a lock holds: process ids, and records that a signal handler added (system/crash.h).
+// True if the file holds only what a lock file may hold: process ids, and records that a signal handler added (system/crash.h).
 bool is_bare_lock(const stdfs::path& file) {
   constexpr std::uintmax_t kMost = 65536;
   std::error_code code;
@@ -96,11 +96,11 @@ std::string joined_names(const std::vector<std::string>& names) {
 
 }  // namespace
 
-// <run>/lock, held for the life of the object. Its lines are the ids of the processes that worked in the folder since it was last
-// cleaned up. After them may come records of a handler about a crash or a signal before the first step.
+// The lock file <run>/lock, which is held for the life of the object. Its lines are the ids of the processes that worked in the
+// folder since the folder was last cleaned up. Below may be records of a crash or a signal before the first step.
 class RunFolder::Lock {
  public:
-  // Locks the file. Null if the folder has disappeared.
+  // Locks the file. Returns null if the folder has disappeared.
   static std::unique_ptr<Lock> take(const stdfs::path& folder) {
     const stdfs::path file = folder / run_files::kLock;
     std::unique_ptr<Lock> lock(new Lock);
@@ -115,7 +115,7 @@ class RunFolder::Lock {
     struct stat opened {};
     ::fstat(lock->descriptor_, &opened);
     if (!S_ISREG(opened.st_mode)) cannot_use(folder, file.string() + " is not a regular file");
-    // Waits and tries again, because `millrace runs` takes each lock for a moment to see whether it is held.
+    // Waits and tries again, because `millrace runs` takes each lock for a moment to see whether a run holds it.
     constexpr timespec kMoment{0, 2'000'000};
     int taken = ::flock(lock->descriptor_, LOCK_EX | LOCK_NB);
     for (int i = 0; taken != 0 && errno == EWOULDBLOCK && i < 10; ++i) {
@@ -132,7 +132,7 @@ class RunFolder::Lock {
     }
     return lock->is_in(folder) ? std::move(lock) : nullptr;
   }
-  // True if a process that opens the lock by the path `folder` gets this same file.
+  // True if a process that opens the lock by the path `folder` gets this very file.
   [[nodiscard]] bool is_in(const stdfs::path& folder) const {
     struct stat opened {};
     struct stat named {};
@@ -157,7 +157,8 @@ class RunFolder::Lock {
     }
     return found;
   }
-  // Writes the process ids. Errors are ignored: if the disk is full, a leftover file stays in the folder for ever.
+  // Writes the process ids. Errors are ignored; their only effect is that on a full disk a leftover file may stay in the folder
+  // for ever.
   void set_processes(const std::set<long>& processes) const {
     std::string text;
     for (const long process : processes) text += std::to_string(process) + "\n";
@@ -183,7 +184,7 @@ RunFolder::RunFolder(Fs& fs, const RunDestination& place, std::string recipe, bo
   try {
     while (lock_ == nullptr) {
       claim(place);
-      if (!made_) refuse_what_is_not_ours();  // refuses the folder before anything is written there
+      if (!made_) refuse_what_is_not_ours();  // throws if the folder is not Millrace's, before anything is written into it
       lock_ = Lock::take(path_);
     }
     refuse_what_is_not_ours();
@@ -203,7 +204,8 @@ RunFolder::RunFolder(Fs& fs, const RunDestination& place, std::string recipe, bo
 }
 
 RunFolder::~RunFolder() {
-  if (lock_ == nullptr || !lock_->is_in(path_)) return;  // the folder was moved, and another folder may have its path
+  // returns if the folder was moved, because another folder may have its path now
+  if (lock_ == nullptr || !lock_->is_in(path_)) return;
   try {
     if (!staging_.empty()) fs_.remove_all(staging_);
     if (!has_begun_ && lock_->made()) stdfs::remove(path_ / run_files::kLock);
@@ -212,7 +214,7 @@ RunFolder::~RunFolder() {
       settle_replacement();
       if (!branch_.empty()) restore_branch(fs_, path_, record_, branch_);
     }
-  } catch (const std::exception&) {  // the next process cleans up
+  } catch (const std::exception&) {  // an error is ignored, because the next process cleans up
   }
 }
 
@@ -226,7 +228,8 @@ void RunFolder::claim(const RunDestination& place) {
     throw UsageError({"can't make the run folder " + path_.string(), error.what(), "choose another folder with --run"});
   }
   for (int i = 2; true; ++i) {
-    made_ = ::mkdir(path_.c_str(), 0777) == 0;  // if several processes try, only one succeeds
+    // tells whether this process made the folder: if several processes try, only one succeeds
+    made_ = ::mkdir(path_.c_str(), 0777) == 0;
     if (made_) return;
     const int error = errno;
     if (error == EEXIST && !place.takes_next_name && stdfs::is_directory(path_)) return;
@@ -297,7 +300,8 @@ void RunFolder::clear_leftovers() {
       const bool is_temporary = temporary && processes_.contains(temporary->process) &&
                                 is_ours((below / temporary->name).string()) && type_of(path) == stdfs::file_type::regular;
       const bool is_staging = name.starts_with(kStaging) && path != staging_ && type_of(path) == stdfs::file_type::directory;
-      // The folder may be empty because a process was killed just after it created the folder or just before it removed it.
+      // The folder may be empty because a process was killed just after it had made the folder, or just before it would have
+      // removed the folder.
       const bool is_ours_now = is_staging && (is_there(path / kStagingMark) ||
                                               (processes_.contains(process_of_staging(name)) && fs_.list(path).empty()));
       if (is_temporary || is_ours_now) fs_.remove_all(path);
@@ -308,7 +312,7 @@ void RunFolder::clear_leftovers() {
 
 std::vector<std::string> RunFolder::begin(std::optional<std::int64_t> branches_after) {
   std::vector<std::string> notices;
-  if (!is_run_) refuse_what_is_not_ours();  // the user may have put a file here since the start
+  if (!is_run_) refuse_what_is_not_ours();  // again, because the user may have put a file here since the start
   try {
     clear_leftovers();
     if (is_run_ && fresh_) {
@@ -338,7 +342,8 @@ std::vector<std::string> RunFolder::begin(std::optional<std::int64_t> branches_a
   return notices;
 }
 
-// A file that the run found in its folder, and that equals the staged file, belongs to the run from then on.
+// Marks a staged file as the run's. If the run finds a file in its folder that equals the staged file, that file belongs to the
+// run from then on.
 void RunFolder::keep(const std::string& staged) {
   const stdfs::path path = path_ / staged;
   const bool is_same = type_of(path) == stdfs::file_type::regular && fs_.read_file(path) == fs_.read_file(staging_ / staged);
@@ -375,7 +380,8 @@ void RunFolder::remove(const std::string& name) {
 
 void RunFolder::look_after() {
   if (!has_begun_ || (lock_ != nullptr && lock_->is_in(path_))) return;
-  // A folder with neither lock nor run.json was recreated by the save that is under way; any other folder is foreign.
+  // The save that is under way has made the folder again if the folder has neither lock nor run.json. Any other folder is
+  // foreign.
   if (is_there(path_ / run_files::kLock) || is_there(path_ / run_files::kRun)) {
     throw UsageError({"the run folder " + path_.string() + " was replaced by another one during the run",
                       "nothing more is written there",
@@ -403,7 +409,7 @@ void RunFolder::saved() {
   if (record_.replacement == RunRecord::Replacement::none || lock_ == nullptr || !lock_->is_in(path_)) return;
   try {
     drop_old_run(fs_, path_, record_);
-  } catch (const FsError&) {  // the next process deletes it
+  } catch (const FsError&) {  // an error is ignored, because the next process deletes the old run
   }
 }
 

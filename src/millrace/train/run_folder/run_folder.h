@@ -37,8 +37,8 @@ class RunFolder {
   // if the folder can't be created or locked, if another process trains in it, if it holds another recipe's run, or if it holds
   // files that do not belong to a run.
   RunFolder(Fs& fs, const RunDestination& place, std::string recipe, bool fresh);
-  // If begin() was not called, the folder stays as it was. If begin() was called but saved() was not, the old run or branch that
-  // begin() moved is moved back.
+  // If begin() was not called, the folder stays as it was. If begin() was called but saved() was not, the destructor moves back
+  // the old run or branch that begin() moved.
   ~RunFolder();
   RunFolder(const RunFolder&) = delete;
   RunFolder& operator=(const RunFolder&) = delete;
@@ -57,11 +57,10 @@ class RunFolder {
   [[nodiscard]] bool has_begun() const noexcept { return has_begun_; }
   // The path of a file that the run is about to write. Throws UsageError if the file exists and does not belong to the run.
   std::filesystem::path own(const std::string& name);
-  void write(const char* name, const std::string& text);  // writes the whole file or nothing. FsError, UsageError
-  void remove(const std::string& name);                   // removes a file that the run wrote; does nothing for other files.
-                                                          // FsError
-  // Called before a snapshot is written. Recreates the run folder if it was moved or deleted during the run. Returns a message
-  // for the user, or "". Throws UsageError, as own() and write() do, if another folder is in its place.
+  void write(const char* name, const std::string& text);  // Writes the whole file or nothing. Throws FsError, UsageError.
+  void remove(const std::string& name);  // Removes a file that the run wrote; does nothing for other files. Throws FsError.
+  // Called before a snapshot is written. Makes the run folder again if it was moved or deleted during the run. Returns a message
+  // for the user, or "". Throws UsageError, as own() and write() do, if another folder has taken the run folder's place.
   std::string hold();
   void saved();  // called when a snapshot of this process is on the disk: deletes the old run that --fresh replaced
 
@@ -95,7 +94,8 @@ class RunFolder {
 // The text of config.json: the resolved values, and the origin of each.
 [[nodiscard]] std::string config_text(const config::Resolved& config);
 // The config in config.json, with the paths as in the file: relative ones are relative to the folder in the record's started_in.
-[[nodiscard]] config::Resolved read_config(Fs& fs, const std::filesystem::path& run_folder);  // SnapshotError if unreadable
+[[nodiscard]] config::Resolved read_config(Fs& fs, const std::filesystem::path& run_folder);  // throws SnapshotError if the file
+                                                                                              // can't be read
 
 // The values of a config that the schema knows: {"dotted.key": value}.
 [[nodiscard]] Json known_values(const config::Schema& schema, const Json& values);
@@ -103,8 +103,8 @@ class RunFolder {
 // which the run was last started.
 [[nodiscard]] std::vector<std::filesystem::path> folders_of_run(Fs& fs, const std::filesystem::path& run_folder);
 
-// The folder whose snapshots are in use: the folder of the old run while a start with --fresh has not saved yet, otherwise
-// `run_folder`.
+// The folder whose snapshots are in use. This is the folder of the old run if a start with --fresh has not saved a snapshot yet,
+// otherwise `run_folder`.
 [[nodiscard]] std::filesystem::path run_with_snapshots(Fs& fs, const std::filesystem::path& run_folder);
 // Throws UsageError if `record`, found in `run_folder`, belongs to another recipe's run.
 void refuse_another_recipe(const RunRecord& record, const std::filesystem::path& run_folder, const std::string& recipe);

@@ -87,7 +87,7 @@ std::optional<RunRecord> read_record(Fs& fs, const std::filesystem::path& run_fo
     record.old_run = json.at("old_run").get<std::string>();
     if (json.contains("started_in")) record.started_in = json["started_in"].get<std::string>();
     const auto word = json.at("replacement").get<std::string>();
-    // Checks that the record names only files below the run folder, because another program may have written it.
+    // The record may have been written by another program, so it must name only files below the run folder.
     const bool is_ours = std::all_of(record.files.begin(), record.files.end(), is_below) && is_old_run(record.old_run) &&
                          (word == kReplacements[0]) == record.old_run.empty();
     if (!is_ours) return std::nullopt;
@@ -104,7 +104,8 @@ void write_record(Fs& fs, const std::filesystem::path& run_folder, const RunReco
   Json json = {{"format", kFormat},         {"recipe", record.recipe},
                {"millrace", kVersion},      {"files", record.files},
                {"old_run", record.old_run}, {"replacement", kReplacements[static_cast<std::size_t>(record.replacement)]}};
-  // JSON can't hold a path that is not UTF-8. Without it relative paths of the config are searched elsewhere.
+  // JSON can't hold a path that is not UTF-8. Without this value, relative paths of the config are looked up in the current
+  // folder only.
   if (!record.started_in.empty() && !first_invalid_utf8(record.started_in)) json["started_in"] = record.started_in;
   write_atomically(fs, run_folder / run_files::kRun, json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
@@ -113,7 +114,7 @@ std::string recipe_of_run(Fs& fs, const std::filesystem::path& run) {
   for (const char* file : {run_files::kRun, run_files::kSummary}) {
     try {
       if (std::string recipe = text_at(read_json(fs, run / file), {"recipe"}); !recipe.empty()) return recipe;
-    } catch (const FsError&) {  // the next file may have the name
+    } catch (const FsError&) {  // continues, because the next file may have the name
     }
   }
   return read_first_start(run).recipe;

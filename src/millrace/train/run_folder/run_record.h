@@ -17,8 +17,8 @@ struct RunRecord {
   enum class Replacement : std::uint8_t { none, under_way, complete };
 
   std::string recipe;
-  std::set<std::string> files;  // paths, below the run folder, of files that Millrace made or is about to make; it changes no
-                                // others
+  std::set<std::string> files;  // paths, below the run folder, of files that Millrace made or is about to make; Millrace changes
+                                // no other files
   Replacement replacement = Replacement::none;
   std::string old_run;     // folder, below this run folder, of the old run that is being replaced; "" = no replacement
   std::string started_in;  // the current folder of the last start, to which relative paths in config.json are relative; "" =
@@ -40,10 +40,10 @@ struct FirstStart {
 // The record of a run folder. For a run without run.json, the record lists all files that have names of run files. nullopt if the
 // folder holds no run, or if run.json is not Millrace's.
 [[nodiscard]] std::optional<RunRecord> read_record(Fs& fs, const std::filesystem::path& run_folder);
-void write_record(Fs& fs, const std::filesystem::path& run_folder, const RunRecord& record);  // FsError
+void write_record(Fs& fs, const std::filesystem::path& run_folder, const RunRecord& record);  // throws FsError
 
-// The name of a run's recipe, from run.json, else from the summary, else from the log. "" if all three lack it. Does not throw
-// for unreadable contents.
+// The name of a run's recipe, from run.json, else from the summary, else from the log. "" if all three lack the name. Does not
+// throw for unreadable contents.
 [[nodiscard]] std::string recipe_of_run(Fs& fs, const std::filesystem::path& run);
 
 }  // namespace millrace

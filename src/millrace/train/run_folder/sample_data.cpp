@@ -16,10 +16,12 @@
 namespace millrace {
 namespace {
 
-// This file is made first and removed last. It distinguishes a killed process's leftovers from the user's files.
+// The file that marks a part folder as Millrace's. It is made first and removed last, so it distinguishes a killed process's
+// leftovers from the user's files.
 constexpr const char* kPartMarker = "made-by-millrace";
 
-// The right of one process at a time to work in a part folder. It is a lock, which the system releases when a process is killed.
+// The right to work in a part folder, which one process has at a time. It is a lock, so the system releases it when a process is
+// killed.
 class Turn {
  public:
   explicit Turn(const std::filesystem::path& part)
@@ -32,14 +34,14 @@ class Turn {
     if (descriptor_ >= 0) ::close(descriptor_);
   }
   [[nodiscard]] bool is_open() const noexcept { return descriptor_ >= 0; }
-  // Returns 0 or errno.
+  // Takes the lock. Returns 0, or errno if that failed.
   [[nodiscard]] int lock(int mode) const noexcept {
     while (::flock(descriptor_, LOCK_EX | mode) != 0) {
       if (errno != EINTR) return errno;
     }
     return 0;
   }
-  // False if the locked folder has been removed or replaced since it was opened.
+  // True if the locked folder is still in its place. False if it has been removed or replaced since it was opened.
   [[nodiscard]] bool holds(const std::filesystem::path& part) const noexcept {
     struct stat locked {};
     struct stat there {};
@@ -61,8 +63,8 @@ std::filesystem::path plain_path(const std::filesystem::path& target) {
   return path.has_filename() ? path : path.parent_path();
 }
 
-// Refuses a mount point, which can't be replaced by a rename, and the current folder, because the shell would then be in a folder
-// that no longer exists.
+// Throws for folders that can't be replaced by a rename: a mount point, and the current folder, because the shell would then be
+// in a folder that no longer exists.
 void refuse_fixed_folder(const std::filesystem::path& target) {
   std::error_code ignored;
   struct stat folder {};
@@ -75,7 +77,7 @@ void refuse_fixed_folder(const std::filesystem::path& target) {
                    "name a new folder below it"});
 }
 
-// False if the folder could not be made and the caller should try again.
+// Makes the part folder. Returns false if that failed and the caller should try again.
 bool make_part_folder(Fs& fs, const std::filesystem::path& part, bool last_try) {
   std::error_code code;
   const auto type = std::filesystem::symlink_status(part, code).type();
@@ -85,8 +87,8 @@ bool make_part_folder(Fs& fs, const std::filesystem::path& part, bool last_try) 
     fs.create_directories(part);
     return true;
   } catch (const FsError& error) {
-    // The process that has the turn may be removing the folder at this moment. In /proc the error ENOENT never ends, so the
-    // number of tries is limited.
+    // The process that has the turn may be removing the folder at this moment. In /proc, making a folder gives the error ENOENT
+    // for ever, so the number of tries is limited.
     const bool gone = error.error_number() == ENOENT || error.error_number() == EEXIST || error.error_number() == ENOTDIR;
     if (last_try || !gone || !std::filesystem::is_directory(part.parent_path(), code)) throw;
     return false;
@@ -134,7 +136,7 @@ std::optional<Turn> take_turn(Fs& fs, const std::filesystem::path& target, const
   }
 }
 
-// Empties the part folder; the marker is removed last.
+// Empties the part folder. The marker is removed last.
 void clear_part(Fs& fs, const std::filesystem::path& part) {
   if (!is_ours(fs, part)) in_the_way(part, "it is not empty, and Millrace did not make it");
   for (const std::string& name : fs.list(part)) {
@@ -146,7 +148,7 @@ void remove_part(Fs& fs, const std::filesystem::path& part) {
   try {
     clear_part(fs, part);
     fs.remove_all(part);
-  } catch (const std::exception&) {  // errors of the cleaning are ignored: the data is complete
+  } catch (const std::exception&) {  // ignored, because the data is complete and only the cleaning failed
   }
 }
 
@@ -171,7 +173,7 @@ void sync_tree(Fs& fs, const std::filesystem::path& folder) {
   fs.sync_directory(folder);
 }
 
-// Renames `folder` to `target`. False if another folder came there first.
+// Renames `folder` to `target`. Returns false if another process made `target` first.
 bool publish(Fs& fs, const std::filesystem::path& folder, const std::filesystem::path& target) {
   sync_tree(fs, folder);
   try {
@@ -203,7 +205,7 @@ bool make_sample_data(Fs& fs, const std::filesystem::path& target, const SampleD
   bool made = false;
   try {
     mark_part(fs, part);
-    // The folder gets a new name, because a child of a killed process may live a moment longer and write into the old folder.
+    // A new folder, because a child of a killed process may live a moment longer and write into the folder of that process.
     const std::filesystem::path folder = part / std::to_string(::getpid());
     fs.create_directories(folder);
     maker.make(folder);

@@ -55,7 +55,7 @@ void BufferGuard::put_back() {
   trusts_counters_ = true;
 }
 
-// Launches a few operations for each dtype; the number of buffers does not matter.
+// Ends a step. Launches a few operations for each dtype, however many buffers there are.
 void BufferGuard::settle(const at::Tensor& skip) {
   const at::NoGradGuard no_grad;
   const at::Tensor back = skip.to(at::kBool);

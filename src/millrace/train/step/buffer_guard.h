@@ -9,20 +9,22 @@
 
 namespace millrace {
 
-// Keeps a copy of each buffer as the last counted step left it. All buffers of up to kSmall elements are guarded, because ATen
-// changes running statistics without raising their version counters. Larger buffers (tables, masks) are guarded from the first
-// change of their counter.
+// Keeps a copy of each buffer as the last counted step left the buffer. All buffers of up to kSmall elements are guarded,
+// because ATen changes running statistics without raising their version counters. Larger buffers (tables, masks) are guarded
+// after their version counter has risen once.
 class BufferGuard {
  public:
   static constexpr std::int64_t kSmall = std::int64_t{1} << 18;
 
-  explicit BufferGuard(std::vector<at::Tensor> buffers);  // keeps references
+  explicit BufferGuard(std::vector<at::Tensor> buffers);  // keeps references to the tensors
 
   void begin();     // call before a step: copies values that were loaded or restored since the last step
   void put_back();  // restores the values that begin() found; for a step that is undone
-  // From here until the step ends any buffer counts as changed, because a device that replays a recorded pass raises no counter.
+  // Until the step ends, every buffer counts as changed. Needed if a device replays a recorded pass, because a replay raises no
+  // version counter.
   void distrust_counters() noexcept { trusts_counters_ = false; }
-  void settle(const at::Tensor& skip);  // ends a step; `skip`: f32 scalar on the device, 1 = restore. Reads no device value
+  void settle(const at::Tensor& skip);  // Ends a step. `skip`: f32 scalar on the device, 1 = restore the buffers. Copies no
+                                        // value from the device.
 
   [[nodiscard]] std::vector<at::Tensor> moving() const;  // the guarded buffers
 

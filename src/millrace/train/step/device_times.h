@@ -1,5 +1,5 @@
-// Measures how steps spend their time on a device that runs asynchronously to the host. The accounts of the loop's thread hold
-// the times of launches; these classes replace those times by times on the device.
+// Measures how steps spend their time on a device that runs asynchronously to the host. In the accounts of the loop's thread
+// such a device's phases have only the times of launches. These classes replace those times by times on the device.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ class DeviceTimes {
   // A point in a step, in the order of launches. Work after the mark belongs to `phase`.
   struct Mark {
     telemetry::Phase phase = telemetry::Phase::rest;
-    bool ends_step = false;    // work after it belongs to no observed step
+    bool ends_step = false;    // true: work after this mark belongs to no observed step
     std::int64_t host_ns = 0;  // the host's clock when it launched the mark
   };
 
@@ -24,11 +24,11 @@ class DeviceTimes {
   void add(std::span<const Mark> marks, std::span<const double> between_ms);
   void waited(double seconds) noexcept;  // adds the time that the host waited at a log line for all launched work
 
-  // Replaces the phases' times in `stretch` by times on the device, for the steps since the last call; the steps' total stays the
-  // same. The observed steps represent all steps of `stretch`. If no step was observed, nothing changes. The differences are
-  // recorded for correct().
+  // Replaces the phases' times in `stretch` by times on the device, for the steps since the last call. The total time of the
+  // steps stays the same. The observed steps represent all steps of `stretch`. If no step was observed, nothing changes. The
+  // differences are recorded for correct().
   void book(telemetry::Timeline::Summary& stretch);
-  void correct(telemetry::Timeline::Summary& total) const;  // adds all differences that book() recorded
+  void correct(telemetry::Timeline::Summary& total) const;  // adds all differences that book() recorded to `total`
 
   struct Sums {
     std::int64_t steps = 0, waits = 0;  // numbers of observed steps and of waits

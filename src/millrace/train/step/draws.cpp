@@ -11,7 +11,7 @@
 namespace millrace {
 namespace {
 
-// Makes these keys differ from the keys of layers, of the loader's order and of sources.
+// This number makes the keys here differ from the keys of layers, of the loader's order and of sources.
 constexpr std::uint64_t kDraws = 0x64726177;
 
 void seed_with(at::Device device, std::uint64_t key) {

@@ -22,7 +22,7 @@ class Account {
   std::optional<telemetry::Span> span_;
 };
 
-// Makes tensors that share the slot; it returns to the loader when the last of them is destroyed.
+// Makes tensors that share the slot. The slot returns to the loader when the last of the tensors is destroyed.
 Batch views_of(data::HostBatch host, Split split) {
   const auto view = [slot = host.slot](std::byte* data, const std::vector<std::int64_t>& sizes, at::ScalarType type) {
     return at::from_blob(
@@ -42,8 +42,8 @@ Feed::Feed(data::Loader& loader, Split split, std::unique_ptr<device::Copies> co
     : loader_(loader), split_(split), slots_(std::make_unique<DeviceSlots>(std::move(copies))) {}
 
 std::optional<data::HostBatch> Feed::ask() {
-  // The loader allows a consumer to hold one batch while it asks for the next. If more than one copy is running, the device is
-  // two steps behind, and this wait is a wait for steps.
+  // The loader allows a consumer to hold one batch while the consumer asks for the next. If more than one copy is running, the
+  // device is two steps behind. This wait is then a wait for steps.
   while (slots_ != nullptr && slots_->under_way() > 1) {
     const Account waiting(timeline_, Phase::backward);
     slots_->wait();
@@ -74,7 +74,8 @@ void Feed::look_ahead() noexcept {
     slots_->send(*ahead_);
     static const telemetry::Counter taken("batch_ahead");
     taken.add(1);
-  } catch (const std::exception&) {  // an unreadable sample, or no memory for another batch
+    // ignored, because next() throws it: a sample can't be read, or there is no memory for another batch
+  } catch (const std::exception&) {
   }
 }
 

@@ -22,10 +22,11 @@ class Feed {
   Feed(data::Loader& loader, Split split, at::Device device, bool ahead, telemetry::Timeline* timeline = nullptr);
   Feed(data::Loader& loader, Split split, std::unique_ptr<device::Copies> copies);
 
-  // Behaves like Loader::next(). Release the previous batch first, unless you hold it on purpose: see DeviceSlots.
+  // Returns the next batch, as Loader::next() does. Release the previous batch first, unless you hold it on purpose: see
+  // DeviceSlots.
   [[nodiscard]] std::optional<Batch> next();
-  // Call when all work on the latest batch is launched: starts the copy of the next batch, if batches are copied. Afterwards the
-  // loader's state is the state after that next batch. Does not throw: next() will throw the same error.
+  // Called when all work on the latest batch is launched. Starts the copy of the next batch, if batches are copied. Afterwards
+  // the loader's state is the state after that next batch. Does not throw: if the loader has an error, next() throws it.
   void look_ahead() noexcept;
   void drop();  // discards what look_ahead() started; call before the loader's position is changed
 
@@ -37,16 +38,16 @@ class Feed {
   at::Device device_ = at::kCPU;
   telemetry::Timeline* timeline_ = nullptr;
   std::unique_ptr<DeviceSlots> slots_;    // null: tensors are host memory
-  std::optional<data::HostBatch> ahead_;  // the next batch, taken from the loader; it is being copied unless there was no room
+  std::optional<data::HostBatch> ahead_;  // the next batch, taken from the loader; its copy is under way unless there was no room
   bool ended_ = false;                    // the loader has reported the end of its epoch, but next() has not
 };
 
 // Converts a single batch. On the CPU the tensors are views of the slot, which returns to the loader when the last view is
-// destroyed. On another device they are views of one copy, which is complete when this returns.
+// destroyed. On another device the tensors are views of one copy, which is complete when this function returns.
 [[nodiscard]] Batch to_batch(data::HostBatch host, Split split, at::Device device);
 
-// Returns the batch with its tensors on `device`. Tensors that are there already stay; the others are copied, and the copies are
-// complete when this returns.
+// Returns the batch with its tensors on `device`. Tensors that are on `device` already stay. The others are copied, and the
+// copies are complete when this function returns.
 [[nodiscard]] Batch moved_to(Batch batch, at::Device device);
 
 }  // namespace millrace

@@ -20,12 +20,12 @@ namespace millrace {
 // batch's order.
 [[nodiscard]] Batch micro_batch(const Batch& batch, std::int64_t i, std::int64_t count);
 
-// Settings and objects that bring a batch to the model. The referenced objects must outlive this.
+// Settings and objects that bring a batch to the model. The referenced objects must outlive this object.
 struct BatchContext {
   Recipe& recipe;
   telemetry::Timeline* timeline;  // records Recipe::prepare as Phase::prepare; null = not recorded
   at::Device device;
-  std::int64_t micro_batches = 1;  // parts that a batch is cut into
+  std::int64_t micro_batches = 1;  // number of micro-batches that a batch is cut into
   Split split = Split::train;      // the split that host batches come from
   bool ahead = true;               // the switchboard's row "batch_ahead"
   std::uint64_t seed = 0;          // the run's seed, for random numbers that the recipe draws in prepare()

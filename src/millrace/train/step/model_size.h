@@ -5,8 +5,8 @@
 
 namespace millrace {
 
-// ConfigError if `bytes` are more than this machine has free. `bytes` include the `parameters`; `keys` names the config keys that
-// set the model's size. Both numbers are doubles, so that no sizes in a config overflow them.
+// Throws ConfigError if `bytes` are more than this machine has free. `bytes` include the `parameters`; `keys` names the config
+// keys that set the model's size. Both numbers are doubles, so that no size in a config overflows them.
 void check_model_size(double parameters, double bytes, const std::string& keys);
 
 }  // namespace millrace

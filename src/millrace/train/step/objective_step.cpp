@@ -14,7 +14,7 @@
 namespace millrace {
 namespace {
 
-// Keeps only parameters that require a gradient, because LibTorch would ignore gradients of other parameters.
+// Keeps only parameters that require a gradient, because other parameters get no gradient from LibTorch.
 std::vector<optim::ParameterGroup> groups_of(const Objective& objective, const torch::nn::Module& model) {
   std::vector<optim::ParameterGroup> groups = objective.parameters;
   if (groups.empty()) {
@@ -45,7 +45,7 @@ LossTerm detached(LossTerm term) {
   return term;
 }
 
-// Returns the count if it is above 0, otherwise 1, so that an empty sum can be divided.
+// Returns the count if it is above 0, otherwise 1. So an empty sum can be divided by it.
 at::Tensor or_one(const at::Tensor& count) { return at::where(count.gt(0), count, at::ones_like(count)); }
 
 std::int64_t in_units(const optim::OptimConfig& config, std::int64_t steps, std::int64_t steps_per_epoch) {
@@ -151,7 +151,7 @@ ObjectiveStep::Term& ObjectiveStep::term_of(const LossTerm& term, std::size_t of
 
 Loss ObjectiveStep::add(Loss loss, MicroPosition in_step) {
   const bool divides = in_step.only && loss.terms.size() > 1;
-  std::vector<std::pair<std::string, at::Tensor>> means;  // one for each pass
+  std::vector<std::pair<std::string, at::Tensor>> means;  // a sum of means for each pass
   for (const LossTerm& given : loss.terms) {
     Term& term = term_of(given, loss.terms.size());
     at::Tensor mean = divides ? given.sum / or_one(given.count.detach()) : term.divided(given.sum);
@@ -173,7 +173,7 @@ Loss ObjectiveStep::add(Loss loss, MicroPosition in_step) {
   loss = detached(std::move(loss));
   for (const LossTerm& given : loss.terms) {
     Term& term = term_of(given, loss.terms.size());
-    // (given.sum - given.sum) is NaN if the loss is not finite. It makes the step bad even if the gradient is finite.
+    // (given.sum - given.sum) is NaN if the loss is not finite. The NaN makes the step bad even if the gradient is finite.
     const at::Tensor count = given.count.to(at::kFloat) + (given.sum - given.sum).to(at::kFloat);
     term.count = term.count.defined() ? term.count + count : count;
     if (!spike_rule_) continue;
@@ -190,7 +190,7 @@ Loss ObjectiveStep::add(Loss loss, MicroPosition in_step) {
   return loss;
 }
 
-// From here on each pass keeps its gradients itself, and the parameters hold no gradients.
+// From here on the sums hold the gradients of each pass separately, and the parameters hold none.
 void ObjectiveStep::separate(const std::string& key) {
   sums_->passes.push_back({.key = key, .gradients = {}});
   for (at::Tensor& parameter : parameters_) {
@@ -260,7 +260,7 @@ void ObjectiveStep::judge(std::optional<bool> bad_says_host) {
     nominal = at::ones_like(norm_);
     at::Tensor all;
     for (const Term& term : sums.terms) all = all.defined() ? all + term.count : term.count;
-    count = all.gt(0).to(at::kFloat) + (all - all);  // keeps NaN
+    count = all.gt(0).to(at::kFloat) + (all - all);  // (all - all) is NaN if the count is NaN
   } else {
     const Term& first = sums.terms.front();
     nominal = first.nominal_like(norm_);

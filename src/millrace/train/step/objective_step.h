@@ -26,8 +26,8 @@ namespace millrace {
 [[nodiscard]] at::Tensor shown(const Loss& loss);
 [[nodiscard]] Loss detached(Loss loss);  // detaches sums, counts, reports and outputs
 
-// Divides each term's sum by the term's count over all micro-batches of a step and all ranks. Gradients that are accumulated
-// together can be divided only by one number, so terms share a backward pass if the same number serves all of them:
+// Each term's sum must be divided by the term's count over all micro-batches of a step and all ranks. Gradients that are
+// accumulated together can be divided only by one number, so terms share a backward pass if the same number serves all of them:
 //   one term                  sum / nominal_count; the step's gradient is multiplied by nominal_count / count
 //   one micro-batch in all    each sum over its own count, one pass
 //   terms that are per_row    each sum over its count in the step's first micro-batch, one pass; one factor fits all
@@ -37,12 +37,12 @@ class ObjectiveStep {
   struct Options {
     at::Device device = at::kCPU;
     bool fused = true;                 // one kernel updates all parameters
-    bool trains = true;                // false, for inference: no averaged weights and no loss scale
+    bool trains = true;                // false, for inference: the objective has no averaged weights and no loss scale
     std::int64_t total_steps = 0;      // used by schedules; 0 = the run has no fixed end
     std::int64_t steps_per_epoch = 0;  // used by schedules that count epochs; 0 = not known
     std::int64_t global_batch = 0;     // used by optim.lr_scaling; 0 = not known
     GradientSumsOptions gradients;     // bucket_bytes 0: gradients are sent when all of them are computed
-    // The ranks among which the optimiser's state is divided; null: each rank keeps the whole state.
+    // The ranks among which the optimiser's state is divided; null: this rank keeps the whole state.
     Agreement* shares = nullptr;
   };
 
@@ -58,8 +58,8 @@ class ObjectiveStep {
     GradientSums::Traffic traffic;  // bytes exchanged with the other ranks so far
   };
 
-  // ConfigError if no parameter of the objective requires a gradient. The optimiser gets only the parameters that require a
-  // gradient.
+  // Throws ConfigError if no parameter of the objective requires a gradient. The optimiser gets only the parameters that require
+  // a gradient.
   ObjectiveStep(Objective objective, const torch::nn::Module& model, const Options& options);
   ~ObjectiveStep();
   ObjectiveStep(ObjectiveStep&&) noexcept;
@@ -68,20 +68,21 @@ class ObjectiveStep {
   [[nodiscard]] const std::vector<at::Tensor>& parameters() const noexcept { return parameters_; }
   [[nodiscard]] optim::Optimizer& optimizer() const noexcept { return *optimizer_; }
 
-  // Sets the learning rate of step `step` (0-based) of the run. Steps without a loss of this objective do not count.
+  // Sets the learning rate for step `step` (0-based) of the run. Steps in which this objective had no loss do not count.
   void begin_step(std::int64_t step);
-  // Gives up the present step: its micro-batches and gradients are dropped. With `ranks`, gradients that are being sent to the
-  // other ranks are cancelled first, which is collective; null = no gradients are being sent.
+  // Gives up the present step: drops its micro-batches and gradients. With `ranks`, gradients that are being sent to the other
+  // ranks are cancelled first, which is collective; null = no gradients are being sent.
   void drop_step(Agreement* ranks = nullptr);
   // Runs the backward pass of one micro-batch and returns the detached loss. `in_step` says whether this micro-batch is the
   // step's only one over all ranks, and whether it is this rank's last one.
   Loss add(Loss loss, MicroPosition in_step);
   void sum_over(Agreement& agreement);            // adds up gradients and counts over all ranks; collective
-  void follow_root(Agreement& agreement);         // replaces the count of steps without a loss by rank 0's; collective
+  void follow_root(Agreement& agreement);         // Replaces the number of steps in which this objective had no loss by rank 0's
+                                                  // number. Collective.
   [[nodiscard]] bool takes_part() const;          // true if a micro-batch of this step had a loss
   [[nodiscard]] bool host_says_skip() const;      // reads the gradients, so it waits for the device
-  void judge(std::optional<bool> bad_says_host);  // decides whether the step counts; nullopt: only the device decides
-  // f32 scalar, 1 if a step that is finite according to `bad` is a spike; nullopt without optim.spike_zscore.
+  void judge(std::optional<bool> bad_says_host);  // decides whether the step counts; nullopt: the device alone decides
+  // f32 scalar: 1 if the step is a spike and `bad` says that it is finite. nullopt without optim.spike_zscore.
   [[nodiscard]] std::optional<at::Tensor> spike(const at::Tensor& bad);
   // Updates the parameters unless `skip` is 1 or `applies` is false, calls the objective's after_update, and drops the gradients.
   void finish(const at::Tensor& skip, bool applies, const StepContext& context);
@@ -91,11 +92,11 @@ class ObjectiveStep {
   // The learning rate of step `step` (0-based) in a run of `total_steps` steps, without a plateau's factor. The length of this
   // run does not matter.
   [[nodiscard]] double learning_rate_at(std::int64_t step, std::int64_t total_steps) const;
-  void use_scale(bool fp16);  // applies from here on; a change to fp16 starts a new loss scale
+  void use_scale(bool fp16);  // true: the loss is scaled from here on; a change to true starts a new loss scale
   [[nodiscard]] optim::Average* average() const noexcept { return average_.get(); }  // null if optim.ema_decay is 0
 
-  // Entries "<parameter>.<word>" are the optimiser's; names without a dot are the objective's. Collective if each rank keeps a
-  // part of the state: rank 0 then gets all parts.
+  // Names of the form "<parameter>.<word>" are the optimiser's; names without a dot are the objective's. Collective if each rank
+  // keeps a part of the state: rank 0 then gets all parts.
   [[nodiscard]] State state() const;
   void load_state(const State& state, const SavedJson& json, const Tensors& average);
 
@@ -126,8 +127,8 @@ class ObjectiveStep {
   std::unique_ptr<precision::LossScale> scale_;  // set in fp16 only
   std::unique_ptr<optim::Average> average_;      // set if optim.ema_decay is above 0
   std::optional<optim::SpikeRule> spike_rule_;
-  std::unique_ptr<Sums> sums_;                   // sums of the present step
-  std::unique_ptr<GradientSums> gradient_sums_;  // set from the first step whose gradients can be sent early
+  std::unique_ptr<Sums> sums_;                   // sums over the micro-batches of the present step
+  std::unique_ptr<GradientSums> gradient_sums_;  // set since the first step whose gradients can be sent early
   GradientSums::Traffic traffic_;
   bool keeps_home_ = false;  // true: gradients can't be sent early, so they are added up after the backward pass
   std::int64_t absent_steps_ = 0;

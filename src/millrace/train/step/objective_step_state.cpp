@@ -24,9 +24,9 @@ std::int64_t bytes_of(const std::vector<at::Tensor>& gradients) {
 
 bool is_own(std::string_view name) { return name.find('.') == std::string_view::npos; }
 
-// Appends the numbers of a term by which the spike rule judges, for the sum over the ranks. Each rank must judge by the same
-// numbers: if only some ranks skip a step, their weights drift apart. The weight travels too, because a rank that lacks the term
-// does not know it.
+// Appends the numbers of a term by which the spike rule judges, so that they are summed over the ranks. All ranks must judge by
+// the same numbers: if only some ranks skip a step, their weights drift apart. The weight is appended too, because a rank that
+// lacks the term does not know the weight.
 void add_seen(const LossTerm& seen, std::vector<at::Tensor>& all) {
   const auto wide = [](const at::Tensor& value) { return value.to(at::kDouble).reshape({}).clone(); };
   const at::Tensor count = wide(seen.count);
@@ -36,7 +36,7 @@ void add_seen(const LossTerm& seen, std::vector<at::Tensor>& all) {
   if (seen.report) all.insert(all.end(), {wide(seen.report->sum), wide(seen.report->count)});
 }
 
-// Takes what add_seen() appended, after the sum over the ranks.
+// Reads the summed numbers that add_seen() had appended.
 std::vector<at::Tensor>::iterator take_seen(LossTerm& seen, std::vector<at::Tensor>::iterator next) {
   seen.sum = *next++;
   seen.count = *next++;
@@ -52,9 +52,9 @@ std::vector<at::Tensor>::iterator take_seen(LossTerm& seen, std::vector<at::Tens
 }  // namespace
 
 struct ObjectiveStep::OnAllRanks {
-  std::vector<Term> terms;  // in the same order on each rank; a rank that lacks a term adds nothing to it
+  std::vector<Term> terms;  // the terms of all ranks in the same order on each rank; a rank that lacks a term adds nothing to it
   bool some_began = false;  // at least one rank has begun to send gradients
-  bool all_whole = true;    // on each rank the gradients come from one pass, and nothing was added after they were sent
+  bool all_whole = true;    // on each rank the gradients come from one pass, and nothing was added after the gradients were sent
 };
 
 ObjectiveStep::OnAllRanks ObjectiveStep::known_of_all(Agreement& agreement) const {
@@ -91,8 +91,8 @@ ObjectiveStep::OnAllRanks ObjectiveStep::known_of_all(Agreement& agreement) cons
   return all;
 }
 
-// Adds up the gradients over the ranks: gradients that were sent during the backward pass, and gradients that this rank still has
-// to send.
+// Adds up the gradients over the ranks: those that were sent during the backward pass, and those that this rank still has to
+// send.
 std::vector<at::Tensor> ObjectiveStep::travelled(bool some_began) {
   if (!some_began) return {};
   if (!gradient_sums_->has_begun()) {
@@ -108,7 +108,7 @@ std::vector<at::Tensor> ObjectiveStep::travelled(bool some_began) {
   return sums;
 }
 
-// This rank's gradients of one pass, multiplied by the nominal count by which the pass divided its sums.
+// Returns this rank's gradients of one pass, multiplied by the nominal count by which the pass divided its sums.
 ObjectiveStep::Pass ObjectiveStep::undivided(const Term& first) const {
   const auto known = std::ranges::find(sums_->passes, first.pass, &Pass::key);
   Pass pass{.key = first.pass, .gradients = {}};
@@ -124,7 +124,8 @@ ObjectiveStep::Pass ObjectiveStep::undivided(const Term& first) const {
   return pass;
 }
 
-// Afterwards all ranks hold the same terms and passes, and each gradient belongs to the terms' sums over all ranks.
+// Adds up over the ranks. Afterwards all ranks hold the same terms and passes, and each gradient belongs to the terms' sums over
+// all ranks.
 void ObjectiveStep::sum_over(Agreement& agreement) {
   if (agreement.alone()) return;
   if (gradient_sums_ && gradient_sums_->has_begun()) gradient_sums_->send();
@@ -234,7 +235,7 @@ void ObjectiveStep::load_state(const State& state, const SavedJson& json, const 
   if (plateau_ && plateau) plateau_->load_state(*plateau);
   const auto absent = json.find("absent_steps");
   absent_steps_ = absent ? absent->integer(0) : 0;
-  // A snapshot of another run may lack scales, averages or spikes. These then start from the beginning.
+  // A snapshot of another run may lack scales, averages or spikes. What is missing starts from the beginning.
   if (scale_ && own.tensors.contains("loss_scale")) scale_->load_state(own);
   if (spike_rule_ && own.tensors.contains("spike_window")) spike_rule_->load_state(own);
   if (const auto it = own.tensors.find("spikes"); it != own.tensors.end()) {

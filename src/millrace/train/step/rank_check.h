@@ -14,16 +14,16 @@ class Module;
 
 namespace millrace {
 
-// Compares the program, its LibTorch, the instructions it uses, and the config values that can change a bit. On all ranks
-// DistributedError names the ranks that differ, their hosts and the differences.
+// Compares the program, its LibTorch, the instructions that LibTorch uses, and the config values that can change a bit. If a
+// rank differs, all ranks throw a DistributedError that names the ranks that differ, their hosts and the differences.
 void check_alike(Agreement& agreement, const config::Schema& schema, const Json& config);
 
-// Compares the identity of the data. Both are results of data::Loader::data_state(); `validation` is null if there is none.
-// DistributedError names the ranks that differ.
+// Compares the identity of the data. Both arguments are results of data::Loader::data_state(); `validation` is null if there is
+// no validation. DistributedError names the ranks that differ.
 void check_same_data(Agreement& agreement, const Json& training, const Json& validation);
 
-// Compares all parameters and buffers, to the bit. DistributedError names the ranks in the minority. If there are two ranks, it
-// can't say which of them is wrong.
+// Compares all parameters and buffers, to the bit. DistributedError names the ranks in the minority. With two ranks there is no
+// minority, so the error can't say which rank is wrong.
 void check_same_weights(Agreement& agreement, const torch::nn::Module& model, std::int64_t step);
 
 struct CoreShare {

@@ -28,13 +28,13 @@ namespace {
 using telemetry::Phase;
 using telemetry::Span;
 
-constexpr std::int64_t kWarmUp = 4;           // steps of a shape before it is recorded; in the first, libraries make their plans
-constexpr int kCompared = 2;                  // replays compared with the step launched piece by piece; later, one in some epochs
-constexpr std::size_t kTimed = 3;             // steps of each kind that are timed
-constexpr std::size_t kMostShapes = 3;        // most shapes that are recorded; steps of other shapes are launched piece by piece
-constexpr double kTolerance = 2e-3;           // relative, for losses and norms: in half precision kernels add in any order
-constexpr std::int64_t kWorthRecording = 20;  // least number of steps in an epoch if each epoch needs a new recording
-constexpr double kWorthIt = 1.02;             // a graph may take this multiple of the step's time, because a trial is noisy
+constexpr std::int64_t kWarmUp = 4;     // number of a shape's steps before one is recorded; libraries make plans in the first
+constexpr int kCompared = 2;            // so many replays are compared with launched steps; later, one in some epochs is compared
+constexpr std::size_t kTimed = 3;       // steps of each kind that are timed
+constexpr std::size_t kMostShapes = 3;  // most shapes that are recorded; steps of other shapes are launched piece by piece
+constexpr double kTolerance = 2e-3;  // relative, of losses and norms; needed because in half precision kernels add in any order
+constexpr std::int64_t kWorthRecording = 20;  // if each epoch needs a new recording, an epoch must have at least this many steps
+constexpr double kWorthIt = 1.02;  // a replay may take this multiple of the launched step's time, because a trial is noisy
 
 // The batch's shape as numbers, which are equal for two batches if one recording can serve both.
 std::vector<std::int64_t> shape_of(const Batch& batch, MicroPosition in_step) {
@@ -55,7 +55,7 @@ std::vector<std::int64_t> shape_of(const Batch& batch, MicroPosition in_step) {
   return shape;
 }
 
-// Throws if a field is on the host: each replay would repeat what the host once computed with that field.
+// Throws if a field is on the host, because each replay would repeat what the host computed with the recorded batch's field.
 void refuse_fields_on_host(const Batch& batch) {
   for (const Group& group : batch.groups()) {
     for (const auto& [name, field] : group.fields)
@@ -64,7 +64,7 @@ void refuse_fields_on_host(const Batch& batch) {
   }
 }
 
-// The state of the host's generator: it shows whether random numbers were drawn.
+// The state of the host's generator, which shows whether random numbers were drawn.
 at::Tensor host_draws() {
   at::Generator generator = at::detail::getDefaultCPUGenerator();
   const std::scoped_lock lock(generator.mutex());
@@ -141,8 +141,7 @@ struct StepGraph::Micro {
 struct StepGraph::Recorded {
   explicit Recorded(std::vector<std::int64_t> of) : shape(std::move(of)) {}
 
-  // Drops the recording. Before the next recording, one more step is launched piece by piece: it may be of another kind, for
-  // which libraries set up something new.
+  // Drops the recording. One more step is launched piece by piece before the next recording, so that libraries can set up.
   void clear() {
     steps = std::min(steps, kWarmUp - 1);
     micros.clear();
@@ -161,18 +160,18 @@ struct StepGraph::Recorded {
   std::int64_t steps = 0;     // number of steps that were launched piece by piece
   std::vector<Micro> micros;  // empty: the step is not recorded
   std::vector<Part> update;
-  at::Tensor sizes;                                      // norms of the objectives' gradients after the first micro-batch
+  at::Tensor sizes;  // norms of the objectives' gradients after the first micro-batch, on the device
   std::unique_ptr<device::Recording> size_of_gradients;  // computes `sizes`
   HostReads reads;
   std::uint64_t epoch = 0;   // epoch of the recording
   std::int64_t replays = 0;  // number of replays since the recording
   int compared = 0;
-  std::uint64_t compare_in = 0;  // the first step of this epoch is compared again
+  std::uint64_t compare_in = 0;  // in this epoch, the first step is compared again
   std::uint64_t wait_until = 0;  // until this epoch steps are launched piece by piece
   int waits = 0;
 };
 
-// Records each part of a step and replays it at once, because the next part needs its values.
+// Records each part of a step, and replays the part at once, because the next part needs its values.
 class StepGraph::Recorder final : public StepLaunches {
  public:
   Recorder(telemetry::Timeline& timeline, at::Device device, std::int64_t step, HostReads& reads, Micro& micro,
@@ -275,7 +274,7 @@ void StepGraph::give_up(std::string reason) {
   is_final_ = true;
 }
 
-// Ends attempts for this epoch: the step can't be recorded now, but perhaps in a later epoch.
+// Makes no more attempts in this epoch, because the step can't be recorded now but perhaps in a later epoch.
 void StepGraph::wait(Recorded& recorded, std::uint64_t epoch, std::string reason) {
   recorded.wait(epoch);
   if (is_final_ && &recorded != timed_) return;
@@ -321,7 +320,7 @@ std::optional<StepResult> StepGraph::first(const Batch& batch, MicroPosition in_
     recorded->clear();
   }
   if (recorded->micros.empty()) {
-    device::release_cached_memory(device_);  // frees memory, because the recording uses separate memory
+    device::release_cached_memory(device_);  // frees memory for the recording, which uses separate memory
     recorded->epoch = batch.epoch();
     recorded->replays = 0;
     now_ = recorded;
@@ -345,7 +344,7 @@ std::optional<StepResult> StepGraph::next(const Batch& batch, MicroPosition in_s
   Micro* const micro = index_ <= now_->micros.size() ? &now_->micros[index_ - 1] : nullptr;
   if (micro != nullptr && micro->shape == shape_of(batch, in_step) && micro->inputs->write(batch, step_))
     return replay_passes(*micro, batch);
-  --index_;  // the number of the last micro-batch that was replayed
+  --index_;  // the micro-batch was not replayed, so the number goes back to the last that was
   launch_the_rest();
   return std::nullopt;
 }
@@ -356,7 +355,7 @@ void StepGraph::launch_the_rest() {
   parts_.distrust_counters();
   for (std::size_t i = 0; i < latest.after.size(); ++i) latest.after[i].restore(parts_.objectives[i]);
   now_ = nullptr;
-  if (clock_ != nullptr) clock_->clear();  // the step is not timed: it has only its first mark
+  if (clock_ != nullptr) clock_->clear();  // the step is not timed, because it has only its first mark
   clock_ = nullptr;
 }
 
@@ -366,12 +365,12 @@ void StepGraph::time_step(device::DeviceClock& clock) {
   clock.mark();
 }
 
-// Records the passes of a micro-batch. Nullopt if that is impossible; the micro-batch's effects are then undone.
+// Records the passes of a micro-batch. Returns nullopt if that is impossible; the effects of the micro-batch are then undone.
 std::optional<StepResult> StepGraph::record_passes(const Batch& batch, MicroPosition in_step) {
   Recorded& recorded = *now_;
   std::vector<StepProgress> before;
   for (const ObjectiveStep& objective : parts_.objectives) before.emplace_back(objective);
-  std::string reason = "an objective has no loss";  // the host counts the steps without a loss, which a recording can't do
+  std::string reason = "an objective has no loss";  // a recording can't count the steps without a loss, as the host does
   bool is_over = false;
   try {
     refuse_fields_on_host(batch);
@@ -436,7 +435,7 @@ const StepResult& StepGraph::replay_passes(Micro& micro, const Batch& batch) {
   return micro.result;
 }
 
-// Replays the step, launches it again piece by piece, and compares. The second result counts, so a wrong recording is harmless.
+// Replays the step, launches it again piece by piece, and compares. The launched step counts, so a wrong recording is harmless.
 StepResult StepGraph::compared(Recorded& recorded, const Batch& batch) {
   Micro& micro = recorded.micros.front();
   static_cast<void>(replay_passes(micro, batch));
@@ -464,7 +463,7 @@ StepResult StepGraph::compared(Recorded& recorded, const Batch& batch) {
 }
 
 void StepGraph::update() {
-  if (now_ != nullptr && !records_ && index_ != now_->micros.size()) launch_the_rest();  // the step has fewer micro-batches
+  if (now_ != nullptr && !records_ && index_ != now_->micros.size()) launch_the_rest();  // more micro-batches were recorded
   if (now_ == nullptr) {
     parts_.update(direct_);
   } else if (records_) {

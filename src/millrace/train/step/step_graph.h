@@ -59,8 +59,8 @@ class StepGraph {
   // Replays the passes of the step's next micro-batch; nullopt: the caller must launch them piece by piece.
   [[nodiscard]] std::optional<StepResult> passes(const Batch& batch, MicroPosition in_step);
   void update();  // ends the step, by replay or piece by piece
-  // Drops all recordings. Call it when they no longer hold, because the number format or the recomputed blocks have changed, or
-  // when memory is needed.
+  // Drops all recordings. Must be called when the recordings are no longer valid, because the number format or the recomputed
+  // blocks have changed, or when memory is needed.
   void forget();
 
   // True if steps are replayed, with the reason; nullopt until it is known. A reason against replay may disappear in a later
@@ -92,7 +92,7 @@ class StepGraph {
   StepLaunches direct_;
   std::list<Recorded> recorded_;  // one for each shape, in the order in which the shapes came
   Recorded* now_ = nullptr;       // the recording of the present step; null: the step is launched piece by piece
-  Recorded* timed_ = nullptr;     // the first shape that came twice; its steps are timed
+  Recorded* timed_ = nullptr;     // the first shape that occurred twice; the steps of this shape are timed
   bool records_ = false;          // the present step is being recorded
   std::int64_t step_ = 0;
   std::size_t index_ = 0;                          // number of the step's latest micro-batch, from 1

@@ -29,7 +29,7 @@ precision::Trial StepTrials::try_precision(const Batch& batch, std::optional<at:
   const Doing task(Doing::Level::task, what.c_str());
   if (autocast != at::kHalf) return try_scaled(batch, autocast, 1.0, role);
   precision::Trial trial;
-  for (const double scale : {65536.0, 4096.0, 256.0}) {  // scales that a run would soon reach
+  for (const double scale : {65536.0, 4096.0, 256.0}) {  // loss scales that a run would soon reach
     trial = try_scaled(batch, autocast, scale, role);
     if (std::isfinite(trial.gradient_norm)) break;
   }
@@ -92,11 +92,11 @@ precision::Trial StepTrials::try_objective(std::size_t i, const Loss& loss, doub
   precision::Trial trial;
   if (stepper_.objectives_.size() > 1) trial.objective = objective.spec().name;
   {
-    const device::ExpectedReads of_the_trial;  // reads of the trial, which are not reads of a step
+    const device::ExpectedReads of_the_trial;  // these reads belong to the trial, not to a step
     trial.loss = shown(loss).item<double>();
     trial.gradient_norm = norms.empty() ? 0.0 : at::stack(norms).norm().item<double>();
   }
-  const WorkClock::Time time = clock.stop();  // excludes the comparison, which is not part of a step
+  const WorkClock::Time time = clock.stop();  // stopped before the comparison, which is not part of a step
   trial.step_ms = time.wall;
   trial.busy_ms = time.busy;
   if (role == StepTrials::Role::reference) {
@@ -160,11 +160,12 @@ memory::StepProfile StepTrials::profile_memory(const Batch& batch, const memory:
     blocks.set_recompute(recompute);
     return finally(
         [&] {
-          std::optional<StepResult> before;  // held because a step holds its micro-steps' results
+          // kept during the second micro-step, because a step keeps the results of its micro-steps
+          std::optional<StepResult> before;
           if (with_gradients) before = stepper_.accumulate(batch);
           memory::Profiler profiler(stepper_.device());
           blocks.watch(&profiler);
-          // `only`: in the only micro-batch of a step a loss's terms share their backward pass.
+          // `only`: if a step has only one micro-batch, the terms of a loss share their backward pass.
           (void)stepper_.accumulate(batch, {.only = !with_gradients});
           return profiler.finish();
         },

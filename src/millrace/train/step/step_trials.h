@@ -19,12 +19,12 @@ namespace millrace {
 // are the same as before.
 class StepTrials {
  public:
-  // The use of a trial step's gradients.
+  // What the gradients of a trial step are used for.
   enum class Role : std::uint8_t { reference, compared };
 
   struct RehearsedStep {
     StepResult result;
-    std::vector<std::string> without_gradient;  // names of parameters that got no gradient, of the objectives that were present
+    std::vector<std::string> without_gradient;  // names of parameters that got no gradient although their objective took part
     std::vector<std::string> in_no_objective;   // parameters of the model that require a gradient and that no objective trains
   };
 
@@ -32,15 +32,15 @@ class StepTrials {
   // no limit.
   explicit StepTrials(Stepper& stepper, TrialTime* time = nullptr) : stepper_(stepper), time_(time) {}
 
-  // Runs a forward and a backward pass with the present weights in a format. Compares the gradients, parameter by parameter, with
-  // those of this object's last reference. A trial in fp32 is a reference unless `role` says otherwise.
+  // Runs a forward and a backward pass with the present weights in this number format. Compares the gradients, parameter by
+  // parameter, with those of this object's last reference. A trial in fp32 is a reference unless `role` says otherwise.
   precision::Trial try_precision(const Batch& batch, std::optional<at::ScalarType> autocast);
   precision::Trial try_precision(const Batch& batch, std::optional<at::ScalarType> autocast, Role role);
   // Runs one Stepper::accumulate() and watches every block. `with_gradients`: gradients exist already, as in a step's second
   // micro-step.
   memory::StepProfile profile_memory(const Batch& batch, const memory::Recompute& recompute, bool with_gradients);
-  // Runs one Stepper::accumulate(). ConfigError if memory.recompute names something that is not a block of the model. RecipeError
-  // if the loss learns through tensors that the model does not hold (stray_leaves.h).
+  // Runs one Stepper::accumulate(). Throws ConfigError if memory.recompute names something that is not a block of the model.
+  // Throws RecipeError if the loss learns through tensors that the model does not hold (stray_leaves.h).
   RehearsedStep rehearse(const Batch& batch);
 
  private:

@@ -27,10 +27,10 @@ class StepGraph;
 class StepLaunches;
 struct HostReads;
 
-// Throws the RecipeError for a run whose first step has no loss.
+// Throws the RecipeError of a run in whose first step no objective has a loss.
 [[noreturn]] void refuse_absence(const Batch& batch);
 
-// Called with the loss of each objective that has a loss, between its forward and its backward pass.
+// Called for each objective that has a loss, between its forward and its backward pass.
 using LossVisitor = std::function<void(const std::string& objective, const Loss& loss)>;
 
 // Used by the loop's thread only. A step reads no device value on the host, except with device_skip off.
@@ -48,24 +48,25 @@ class Stepper {
     memory::Recompute recompute;             // blocks of the model to recompute
     std::uint64_t offload_bytes = 0;         // activations of at least this size go to host memory; 0 = no offloading
     std::int64_t global_batch = 0;           // used by optim.lr_scaling; 0 = not known
-    bool trains = true;                      // false: only evaluate() is called, and the state for steps is not kept
+    bool trains = true;                      // false: only evaluate() is called, and no state for steps is kept
     Agreement* agreement = nullptr;          // connects the run's ranks; null = one process
     // If this is above 1, each rank steps with its own gradients, and average_over_ranks() is called every `average_every` steps.
     std::int64_t average_every = 1;
     bool shards_optimizer = false;  // each rank keeps a part of the optimisers' state, so state() is collective
-    GradientSumsOptions gradients;  // how gradients are sent between ranks; bucket_bytes 0 = all at once, after the backward pass
+    GradientSumsOptions gradients;  // how gradients are sent between ranks; bucket_bytes 0: all gradients together, after the
+                                    // backward pass
   };
 
   Stepper(Recipe& recipe, const Switches& switches, telemetry::Timeline& timeline, const Options& options);
   ~Stepper();
 
-  void begin_step(std::int64_t step);  // 0-based; sets the learning rates
+  void begin_step(std::int64_t step);  // `step` is 0-based; sets the learning rates
   // Runs all objectives forward and backward on a prepared micro-batch. `in_step` is its position among this rank's micro-batches
   // of the step. The gradients are sent to the other ranks with the step's last micro-batch.
   StepResult accumulate(const Batch& batch, MicroPosition in_step = {}, const LossVisitor& visit = nullptr);
   // Runs all objectives' optimisers, then drops the gradients. Collective, unless averages() is true.
   void update();
-  // Call before the step is tried again, also after a failed accumulate(): returns everything to the state at begin_step().
+  // Returns everything to the state at begin_step(). Called before the step is tried again, also after a failed accumulate().
   // Collective.
   void abandon_step();
   // Losses of a prepared batch without gradients, in evaluation mode.
@@ -78,7 +79,8 @@ class Stepper {
   // Collective; does nothing if averages() is false. Returns the bytes that this rank sent.
   std::int64_t average_over_ranks();
 
-  void set_autocast(std::optional<at::ScalarType> autocast);  // applies from here on; a change to fp16 starts a new loss scale
+  void set_autocast(std::optional<at::ScalarType> autocast);  // uses this number format from here on; a change to fp16 starts a
+                                                              // new loss scale
   [[nodiscard]] std::optional<at::ScalarType> autocast() const noexcept { return options_.autocast; }
   [[nodiscard]] at::Device device() const noexcept { return options_.device; }
   [[nodiscard]] std::uint64_t seed() const noexcept { return options_.seed; }

@@ -21,10 +21,10 @@ struct ObjectiveReport {
   bool present = true;               // the objective had a loss in the last step
 };
 
-// The values of all objectives. Waits for the device. RecipeError if a term's counts contradict LossTerm::per_row.
+// The values of all objectives. Waits for the device. Throws RecipeError if a term's counts contradict LossTerm::per_row.
 [[nodiscard]] std::vector<ObjectiveReport> reports_of(const Stepper& stepper);
 [[nodiscard]] GradientSums::Traffic traffic_of(
-    const Stepper& stepper);  // bytes that all objectives have exchanged with the other ranks so far
+    const Stepper& stepper);  // bytes that all objectives together have exchanged with the other ranks so far
 // Bytes of each part of the state: "parameters", "buffers", "gradients" (those that exist), "optimizer".
 [[nodiscard]] std::map<std::string, std::uint64_t> state_bytes_of(const Stepper& stepper);
 

@@ -11,12 +11,12 @@ namespace millrace {
 // The state of optimisers and plateaus, counts and scales, but not the averaged weights. Collective if each rank keeps a part of
 // the optimisers' state.
 [[nodiscard]] State state_of(const Stepper& stepper);
-// `average` is the result of averaged_weights(); if it is empty, averages start with the model's present weights. SnapshotError
-// if the state does not fit.
+// `average` is the result of averaged_weights(); if `average` is empty, averages start with the model's present weights. Throws
+// SnapshotError if the state does not fit.
 void load_state(Stepper& stepper, const State& state, const Tensors& average = {});
 
-// averaged_weights() returns the averaged weights by name; empty if optim.ema_decay is 0. use_average() puts them into the model
-// until its result is destroyed.
+// averaged_weights() returns the averaged weights by name; the result is empty if optim.ema_decay is 0. use_average() puts the
+// averaged weights into the model until the object that it returns is destroyed.
 [[nodiscard]] Tensors averaged_weights(const Stepper& stepper);
 [[nodiscard]] std::vector<optim::AverageInUse> use_average(const Stepper& stepper);
 

@@ -7,8 +7,8 @@
 
 namespace millrace {
 
-// Times a call of the loop's thread. Calls of other threads are not timed: a batch norm on a GPU calls from autograd's thread,
-// which has no account.
+// Calls `call` and records its time. Only calls of the loop's thread are timed. A batch norm on a GPU calls from autograd's
+// thread, which has no account.
 template <class Call>
 auto TimedAgreement::on_account(Call call) {
   std::optional<telemetry::Span> span;

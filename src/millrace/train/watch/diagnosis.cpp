@@ -15,8 +15,8 @@ namespace millrace {
 namespace {
 
 constexpr double kSecondsBetweenLooks = 1;
-constexpr std::size_t kMarks = 12;       // number of marks that are kept; a look covers the time from the first to the last
-constexpr std::size_t kLines = 24;       // the latest losses that rules see
+constexpr std::size_t kMarks = 12;  // number of marks that are kept; the rules judge the time from the first mark to the last
+constexpr std::size_t kLines = 24;  // number of latest log lines whose losses the rules see
 constexpr std::size_t kStepTimes = 300;  // if there are more step times than this, every second one is dropped
 
 const telemetry::Counter& recompute_time() {
@@ -90,8 +90,8 @@ Diagnosis::Mark Diagnosis::mark() const {
   return mark;
 }
 
-// Keeps the loss and the gradient norm of each objective that had a loss since the last line. The norm of any other objective
-// belongs to an older step, so it is left out.
+// Keeps the loss and the gradient norm of each objective that had a loss since the last log line. The gradient norm of any other
+// objective belongs to an older step, so it is left out.
 void Diagnosis::note_losses(const StepRecord& record) {
   for (std::size_t i = 0; i < std::min(record.objectives.size(), numbers_.objectives.size()); ++i) {
     const auto loss = record.window.means.find(record.objectives[i].name);
@@ -128,7 +128,7 @@ std::optional<doctor::Watch::Change> Diagnosis::look(const StepRecord& record, M
   looked_ = now;
   marks_.push_back(mark());
   if (!first_) {
-    marks_.back().skipped = skipped_before_;  // so that steps which were skipped before the first line count too
+    marks_.back().skipped = skipped_before_;  // so that steps that were skipped before the first log line count too
     first_ = marks_.back();
   }
   if (marks_.size() > kMarks) marks_.pop_front();
@@ -177,7 +177,7 @@ void Diagnosis::saw_machine(const doctor::Sampler::MachineReading& reading) {
   clock_.add(reading);
 }
 
-// Estimated from the times of the run's passes and batches so far.
+// An estimate from the times of the run's passes and batches so far.
 double Diagnosis::seconds_of_next_trial(const telemetry::Timeline::Summary& so_far) const {
   using telemetry::Phase;
   const RunConfig& config = *parts_.config;

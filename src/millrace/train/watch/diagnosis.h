@@ -60,24 +60,23 @@ class Diagnosis {
   Diagnosis(const Diagnosis&) = delete;
   Diagnosis& operator=(const Diagnosis&) = delete;
 
-  // Called after each log line. Applies the rules at most once a second; nullopt if they were not applied.
+  // Called after each log line. Applies the rules, but at most once a second; nullopt if the rules were not applied.
   [[nodiscard]] std::optional<doctor::Watch::Change> look(const StepRecord& record, MemorySeen memory);
   void saw_validation(double loss, double seconds, const doctor::Evidence::Judged& judged);
   void saw_copied(const Batch& batch);  // called with a batch after its copy to the device
   void saw_batch(const Batch& batch);   // called with a prepared micro-batch
   void began(double skipped) noexcept {
     skipped_before_ = skipped;
-  }  // called before the first step, with the number of steps
-     // that earlier processes of the run skipped
+  }  // called before the first step, with the number of steps that earlier processes of the run skipped
   void saw_skipped_input(doctor::Evidence::SkippedInput seen) { numbers_.input = std::move(seen); }
-  void saw_peak(std::uint64_t bytes) noexcept;                            // called with the most bytes of tensors on a GPU
-  void saw_ranks(const std::vector<doctor::Evidence::RankTimes>& times);  // called with the times of each rank since the last
-                                                                          // call
-  void saw_machine(const doctor::Sampler::MachineReading& reading);       // the reading covers the time since the last call, at
-                                                                          // first since the first log line
+  void saw_peak(std::uint64_t bytes) noexcept;  // called with the most bytes of tensors on a GPU
+  // called with the times of each rank since the last call
+  void saw_ranks(const std::vector<doctor::Evidence::RankTimes>& times);
+  void saw_machine(const doctor::Sampler::MachineReading& reading);  // called with a reading that covers the time since the
+                                                                     // last call, or since the first log line
   void saw_snapshot() noexcept { ++saves_; }
-  // Makes the doctor's trials that are due; each trial is made once in a run. A trial is due when the time of all trials, this
-  // one included, is at most the share log.doctor_trials of the run's time so far. Returns true if a trial was made.
+  // Makes the doctor's trials that are due; each trial is made once in a run. A trial is due if all trials so far and this one
+  // take at most the share log.doctor_trials of the run's time so far. Returns true if a trial was made.
   bool try_when_due();
   [[nodiscard]] double seconds() const noexcept { return seconds_; }  // time that the diagnosis itself took
   [[nodiscard]] const DoctorTrials& trials() const noexcept { return trials_; }
@@ -85,7 +84,7 @@ class Diagnosis {
   [[nodiscard]] doctor::Evidence of_the_run() const;  // evidence from the first log line until now; empty before that line
 
  private:
-  // The values of all sums that only grow, at one moment. The difference of two marks describes the time between them.
+  // The values, at one moment, of all sums that only grow. The difference of two marks describes the time between them.
   struct Mark {
     double at = 0;
     telemetry::Timeline::Summary times;
@@ -112,7 +111,7 @@ class Diagnosis {
 
   Parts parts_;
   doctor::Watch watch_;
-  std::deque<Mark> marks_;  // marks of the latest looks
+  std::deque<Mark> marks_;  // marks of the latest calls of look()
   std::optional<Mark> first_;
   std::int64_t step_ = 0, samples_ = 0, lines_ = 0, saves_ = 0, validations_ = 0, validation_batches_ = 0;
   double validation_seconds_ = 0;

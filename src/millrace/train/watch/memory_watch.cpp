@@ -8,7 +8,7 @@
 namespace millrace {
 namespace {
 
-constexpr double kMostOfIt = 0.5;  // an owner is named if it caused at least this share of the rise
+constexpr double kMostOfIt = 0.5;  // an owner is named if its growth is at least this share of the rise
 
 std::string bytes(std::uint64_t count) { return human_bytes(static_cast<double>(count)); }
 
@@ -80,8 +80,8 @@ std::vector<std::string> MemoryWatch::look(const Reading& now, const std::functi
     warnings.push_back(share_text(now));
   }
   if (now.left > 0 && !is_warm(now)) return warnings;
-  const bool another_pass = !has_last_ || (last_.left > 0) != (now.left > 0);  // at the end of the first pass the count of rises
-                                                                               // restarts, because the caches are full now
+  // when the first pass ends, the count of rises starts again, because the caches are full from then on
+  const bool another_pass = !has_last_ || (last_.left > 0) != (now.left > 0);
   const bool rises = has_last_ && now.tensors > last_.tensors;
   if (another_pass || (rising_.empty() && !rises)) {
     begin(now);

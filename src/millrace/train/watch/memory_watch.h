@@ -19,10 +19,10 @@ class MemoryWatch {
   // The memory at a log line, between two steps, when the tensors of a step no longer exist.
   struct Reading {
     std::int64_t step = 0;
-    // Caches of data and features fill during a process's first pass over the data. `passed`: steps of that pass made so far.
-    // `left`: steps until that pass or the run ends; 0 = the pass is over.
+    // Caches of data and features fill during a process's first pass over the data. `passed`: number of steps of that pass made
+    // so far. `left`: number of steps until that pass or the run ends; 0 = the pass is over.
     std::int64_t passed = 0, left = 0;
-    std::uint64_t used = 0;     // bytes in use; part of `room`
+    std::uint64_t used = 0;     // bytes in use, out of `room`
     std::uint64_t room = 0;     // bytes that the process, or the GPU's allocator, may have in all; 0 = not known
     std::uint64_t tensors = 0;  // bytes of all existing tensors
     bool on_gpu = false;
@@ -33,8 +33,9 @@ class MemoryWatch {
                                                            // that is not higher restarts the count
   static constexpr double kRiseShare = 0.05;               // a rise must be at least this share of the bytes before it
   static constexpr std::uint64_t kRiseBytes = 16'000'000;  // a rise must be at least this number of bytes
-  // In the first pass, readings are judged from this share of the pass on, or from this number of steps on if that is earlier.
-  // Because caches fill in this pass, a rise is reported only if at its pace the free memory is used up before the pass ends.
+  // In a process's first pass over the data, readings are judged after this share of the pass, or after this number of steps if
+  // that is earlier. Because caches fill in this pass, a rise is reported only if at its pace the free memory is used up before
+  // the pass ends.
   static constexpr double kPassPart = 0.1;
   static constexpr std::int64_t kPassSteps = 1000;
 

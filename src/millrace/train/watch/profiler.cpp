@@ -35,7 +35,7 @@ StepProfiler::~StepProfiler() {
   if (state_ != State::recording) return;
   try {
     static_cast<void>(stop());
-  } catch (const std::exception&) {  // an error is ignored, because the recording is discarded anyway
+  } catch (const std::exception&) {  // ignored, because the recording is discarded anyway
   }
 }
 
@@ -85,7 +85,7 @@ void StepProfiler::wait_for_device() const {
 }
 
 void StepProfiler::start() {
-  wait_for_device();  // so that work of earlier steps is not counted for these steps
+  wait_for_device();  // waits, so that work of earlier steps is not counted for the recorded steps
   std::set<ActivityType> activities = {ActivityType::CPU};
   if (!device_.is_cpu()) activities.insert(ActivityType::CUDA);
   const ProfilerConfig config(ProfilerState::KINETO, /*report_input_shapes=*/true);

@@ -19,14 +19,14 @@
 namespace millrace {
 
 // Belongs to the loop's thread. Records with Kineto, LibTorch's own profiler, which allows one recording at a time in a process.
-// Recording changes no result of a step. An error in it becomes a warning and never ends the run.
+// Recording changes no result of a step. An error of the profiler becomes a warning and never ends the run.
 //
 // The trace has a span "ProfilerStep#12" for each step, as TensorBoard's profiler needs it. The span contains the phases of the
 // loop ("data_wait", "prepare", "forward", "backward", "optimizer", "log") and the operations, including those on autograd's
 // threads. Between two steps there may be the spans "validate" and "snapshot"; the operations of a validation are not recorded.
 class StepProfiler final : telemetry::SpanWatch {
  public:
-  // `place` and `reporter` must outlive it. If `place` has no folder, only the table is made.
+  // `place` and `reporter` must outlive this object. If `place` has no folder, only the table is made.
   StepProfiler(const ProfileConfig& config, c10::Device device, const SaveDestination& place, Reporter& reporter);
   ~StepProfiler() override;  // an unfinished recording is discarded
   StepProfiler(const StepProfiler&) = delete;
@@ -36,8 +36,8 @@ class StepProfiler final : telemetry::SpanWatch {
   // Called when the step's log line is written. `counts`: false if the step was undone. After the last step to record, the table
   // and the trace are written and reported.
   void end_step(bool counts);
-  // Called when the run ends. If recording is not done, writes the steps recorded so far and says that they are fewer than
-  // requested.
+  // Called when the run ends. If some steps to record are missing, writes the steps recorded so far and says that they are fewer
+  // than requested.
   void end() noexcept;
   [[nodiscard]] bool is_done() const noexcept { return state_ == State::done; }
 
@@ -53,7 +53,7 @@ class StepProfiler final : telemetry::SpanWatch {
   void close(std::size_t depth);
   void wait_for_device() const;
   void start();
-  [[nodiscard]] std::string stop();  // returns the trace
+  [[nodiscard]] std::string stop();  // ends the recording and returns the trace
   void finish();
   [[nodiscard]] std::string write(const std::string& trace);
 

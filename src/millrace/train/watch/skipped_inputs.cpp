@@ -17,7 +17,7 @@ namespace {
 
 constexpr double kSecondsToReadAgain = 2, kShareToReadAgain = 0.02;
 
-// Describes the rows of `values` that hold a value which is not finite; `bad` is true at such values.
+// Describes the rows of `values` that hold a value which is not finite. `bad` is true where `values` is not finite.
 std::vector<data::NotFinite> rows_of(const at::Tensor& bad, const at::Tensor& values, const std::string& field) {
   std::vector<data::NotFinite> found;
   const at::Tensor rows = bad.reshape({bad.size(0), -1}).sum(1);
@@ -70,7 +70,7 @@ void SkippedInputs::read(std::uint64_t sequence, const BatchContext& context, st
                     .batch = sequence,
                     .text = loader_.sample_label(found.group, sample) + ", " + data::to_text(found)});
   }
-  if (!all.empty()) return;  // prepare() would only pass such values on
+  if (!all.empty()) return;  // prepare() is not tried, because it would only pass these values on
   for_each_micro_batch(context, std::move(batch),
                        [&](const Batch& prepared, MicroPosition) { look_at_prepared(prepared, sequence, hits); });
 }
@@ -110,7 +110,7 @@ std::vector<std::string> SkippedInputs::look(double skipped, const Json& at, con
       missed_ = steady_seconds() - begin > room;
       if (!missed_) read(batch, context, hits);
     }
-  } catch (const std::exception&) {  // there may be no memory for another batch
+  } catch (const std::exception&) {  // ignored: there may be no memory for another batch
     missed_ = true;
   }
   spent_ += steady_seconds() - begin;

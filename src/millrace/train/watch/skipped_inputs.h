@@ -1,5 +1,5 @@
-// Finds samples with values that are not finite. At the next log line it reads the input of skipped steps again, prepares it as
-// the recipe does, and names the samples.
+// Finds samples with values that are not finite. At the log line after a skipped step, reads the step's input again, prepares it
+// as the recipe does, and names the samples.
 #pragma once
 
 #include <cstdint>
@@ -25,11 +25,11 @@ class SkippedInputs {
   // Called before the first step. `skipped`: number of steps that earlier processes of the run skipped. `at`: the loader's state.
   void begin(double skipped, const Json& at);
   [[nodiscard]] bool rose(double skipped) const noexcept { return skipped > skipped_; }
-  // Called at a log line. `skipped`: number of all steps skipped so far. If it rose since the last call, reads the batches since
-  // then again and calls Recipe::prepare for them as `context` says. This takes at most two seconds or 2 % of the loop's time,
-  // whichever is longer. Returns a line for each sample that has float values that are not finite, before or after prepare(),
-  // and was not reported before. Leaves out a field that has such values in more batches than the skipped steps used, because
-  // they then mark missing data. Never throws.
+  // Called at a log line. `skipped`: number of all steps skipped so far. If this number rose since the last call, reads the
+  // batches since then again and calls Recipe::prepare for them as `context` says. This takes at most two seconds or 2 % of the
+  // loop's time, whichever is longer. Returns a line for each sample that has float values that are not finite, before or after
+  // prepare(), and was not reported before. If a field has such values in more batches than the skipped steps used, the values
+  // mark missing data, and the field is left out. Never throws.
   std::vector<std::string> look(double skipped, const Json& at, const BatchContext& context);
   [[nodiscard]] const doctor::Evidence::SkippedInput& seen() const noexcept { return seen_; }
 

@@ -1,5 +1,5 @@
-// Finds parameters that are frozen when a run begins and thawed later. No optimiser holds them, so they would get gradients and
-// stay as they are.
+// Finds parameters that are frozen when a run begins and thawed later. No optimiser holds such parameters, so they would get
+// gradients but never change.
 #pragma once
 
 #include <cstdint>

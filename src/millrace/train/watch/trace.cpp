@@ -24,8 +24,8 @@ void wait_for(c10::Device device) {
 
 }  // namespace
 
-// Kineto can only write its text to a file itself. A temporary file is used, because a run's own files must go through its file
-// system object.
+// The trace as text. Kineto can write its text only to a file. This is a temporary file, because a run's own files must go
+// through its file system object.
 std::string text_of(kineto::ProfilerResult& result) {
   const std::filesystem::path file =
       std::filesystem::temp_directory_path() / ("millrace-trace-" + std::to_string(::getpid()) + ".json");
@@ -54,7 +54,7 @@ std::string trace_of(c10::Device device, const std::function<void()>& work) {
     }
   } recording;
   work();
-  wait_for(device);  // because Kineto knows a kernel only when it has ended
+  wait_for(device);  // waits, because Kineto knows a kernel only when the kernel has ended
   recording.ended = true;
   return text_of(*kineto::disableProfiler());
 }

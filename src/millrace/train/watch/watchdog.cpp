@@ -18,8 +18,9 @@ namespace millrace {
 namespace {
 
 constexpr double kTimes = 50;
-constexpr double kOwnPause = 10;  // seconds; if look() was not called for longer, the process was stopped or the machine slept,
-                                  // and this time does not count
+// seconds; if look() was not called for longer than this, the process was stopped or the machine slept, and the time does not
+// count
+constexpr double kOwnPause = 10;
 constexpr std::size_t kKept = 64;
 
 std::string what_is_done() {

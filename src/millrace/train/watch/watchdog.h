@@ -19,7 +19,7 @@ inline constexpr const char* kSaveTask = "the save of step ";
 
 // Watches what the loop says that it is doing (base/doing.h). A phase is reported once if it takes longer than the limit and
 // longer than 50 times the usual time of slow phases. The report has the current task and advice. A second report follows when
-// the phase ends. While a reported phase lasts, the first signal ends the process; otherwise the loop itself obeys the signal
+// the phase ends. While a reported phase lasts, the first signal ends the process. Otherwise the loop itself obeys the signal
 // after its step. While a state is being saved, the first signal waits for the save and only the second ends the process, as
 // everywhere (system/signals.h).
 class Watchdog {
@@ -28,7 +28,7 @@ class Watchdog {
     double limit_s = 60;                                     // train.hang_limit, in seconds; 0 = never
     std::function<void(const std::string&)> report;          // must not be null; called by the watchdog's thread
     std::function<std::string()> saved = [] { return ""; };  // the last state on disk: "snapshot PATH"; "" = no snapshot
-    std::function<void(int exit_code)> leave;                // ends the process at once; null = _exit
+    std::function<void(int exit_code)> leave;                // ends the process at once; null = _exit is called
     std::function<double()> clock = steady_seconds;
     std::function<int()> signal = pending_signal;
   };

@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 using Take = std::function<void(std::span<const std::byte>)>;
 
-constexpr std::uint64_t kPiece = std::uint64_t{4} << 20U;  // bytes; a multiple of the size of every element
+constexpr std::uint64_t kPiece = std::uint64_t{4} << 20U;  // bytes; a multiple of every dtype's element size
 
 // Reads contiguous elements of a file in pieces and passes them on.
 void take_bytes(const InputFile& file, std::uint64_t offset, std::uint64_t bytes, DType dtype, bool swapped, const Take& take) {
@@ -35,8 +35,8 @@ void take_bytes(const InputFile& file, std::uint64_t offset, std::uint64_t bytes
   }
 }
 
-// Calls `visit` for blocks of a few megabytes until the array is complete. A block consists of whole chunks, so that no chunk
-// is decoded twice. It has as many chunks along the last axes as fit.
+// Calls `visit` for blocks of a few megabytes until the array is complete. A block consists of whole chunks, so that no chunk is
+// decoded twice. Chunks that are neighbours along the last axes are put into one block, as many as fit.
 template <class Visit>
 void for_each_block(const Shape& shape, const Shape& chunk, std::size_t width, const Visit& visit) {
   const std::size_t axes = shape.size();
@@ -138,7 +138,9 @@ std::vector<LyingArray> nifti_arrays(const fs::path& path) {
                  take(block);
                }
              };
-             if (compressed) return visit(Shape(shape.size(), 0), shape);  // in one block: each read inflates the whole array
+             if (compressed)
+               // the whole array is one block, because each read would inflate the whole array
+               return visit(Shape(shape.size(), 0), shape);
              for_each_block(shape, {}, size_of(dtype), visit);
            }}};
 }

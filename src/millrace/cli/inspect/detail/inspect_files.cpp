@@ -235,7 +235,8 @@ Json attribute_json(const hdf5::Attribute& attribute) {
   return json;
 }
 
-// Adds attributes to the report and to `details`: those of the data set `dataset`, or of the file if that is "".
+// Adds attributes to the report and to `details`: the attributes of the data set `dataset`, or those of the file if `dataset` is
+// "".
 void add_attributes(Report& report, Json& details, const std::string& dataset, const hdf5::Attributes& attributes) {
   const std::string of = dataset.empty() ? "" : " of " + dataset;
   for (const hdf5::Attribute& attribute : attributes.all) {
@@ -337,9 +338,9 @@ bool holds_text(const fs::path& path) {
   file.read(0, std::as_writable_bytes(std::span(start)));
   if (start.empty() || other_than_text(start, path)) return false;
   const auto bad = first_byte_of_no_text(start);
-  return !bad || (start[*bad] != '\0' && *bad + 4 > start.size() && start.size() < file.size());  // the bad byte may only be a
-                                                                                                  // character that the end of
-                                                                                                  // `start` cuts off
+  return !bad ||
+         // a character that the end of `start` cuts off is not an error
+         (start[*bad] != '\0' && *bad + 4 > start.size() && start.size() < file.size());
 }
 
 // Checks the checksums of an archive, whatever its members are.

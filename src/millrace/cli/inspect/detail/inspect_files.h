@@ -20,8 +20,8 @@ struct FileFormat {
   // Checks everything that can be checked in a file and adds facts, table and details. Throws Error if the file is damaged.
   void (*describe)(const std::filesystem::path&, Report&);
   FileArrays arrays;  // reads the arrays of a file that describe() accepted; null = this kind has no arrays
-  // Makes the checks that are still possible if describe() found that the file is intact, but of a variant that Millrace can't
-  // read (UnreadKind). Null = no further checks.
+  // Called if describe() found that the file is intact but of a variant that Millrace can't read (UnreadKind). Makes the checks
+  // that are still possible. Null = no further checks.
   void (*check)(const std::filesystem::path&, Report&) = nullptr;
 };
 

@@ -16,13 +16,14 @@
 namespace millrace::cli {
 namespace {
 
-// Returns false if the text could not be written. The run must continue even if the reader of its output is gone.
+// Returns false if the text could not be written. Does not throw, because the run must continue even if the reader of its output
+// is gone.
 bool write_all(int descriptor, std::string_view text) {
   constexpr int kPatienceMs = 1000;
   while (!text.empty()) {
     const ssize_t written = ::write(descriptor, text.data(), text.size());
     if (written < 0 && errno == EINTR) continue;
-    pollfd ready{descriptor, POLLOUT, 0};  // another program may have set the terminal not to block
+    pollfd ready{descriptor, POLLOUT, 0};  // waits, because another program may have set the terminal to non-blocking
     if (written < 0 && errno == EAGAIN && ::poll(&ready, 1, kPatienceMs) > 0) continue;
     if (written <= 0) return false;
     text.remove_prefix(static_cast<std::size_t>(written));
@@ -82,7 +83,7 @@ void RankOutput::take() {
   take(err_);
 }
 
-// Takes no more at once than a pipe can hold, because a rank that writes without end must not stop the launcher's other work.
+// Takes no more at once than a pipe can hold. Otherwise a rank that writes without end would stop the launcher's other work.
 void RankOutput::take(Pipe& pipe) {
   constexpr int kMostReads = 16;
   constexpr std::size_t kLongestLine = std::size_t{1} << 20U;
@@ -105,7 +106,7 @@ void RankOutput::take(Pipe& pipe) {
     }
     const bool is_for_programs = plain_ && &pipe == &out_;
     if (is_for_programs || pipe.rest.size() < kLongestLine) continue;
-    show(pipe, std::exchange(pipe.rest, {}));  // a line without an end, such as a progress bar
+    show(pipe, std::exchange(pipe.rest, {}));  // shows an incomplete line, such as a progress bar
   }
 }
 

@@ -24,7 +24,7 @@ at::Tensor generator_state() {
   return generator.get_state();
 }
 
-// The states of the process before the first run.
+// The states of the process as they were before the first run.
 class Saved {
  public:
   Saved() {
@@ -63,7 +63,7 @@ class Saved {
   bool deterministic_cudnn_ = at::globalContext().deterministicCuDNN();
   bool timed_cudnn_ = at::globalContext().benchmarkCuDNN();
   bool counted_attention_ = kernels::counts_attention();
-  device::Tf32 tf32_{false};  // initial value only; each run sets its own
+  device::Tf32 tf32_{false};  // only an initial value; each run sets TF32 itself
 };
 
 struct Runs {

@@ -16,8 +16,8 @@
 namespace millrace {
 namespace {
 
-constexpr std::int64_t kFailed =
-    std::numeric_limits<std::int32_t>::min();  // marks a failure; so low that the sum with the rows of all ranks stays negative
+// marks a failure; so low that the sum stays negative whatever rows the other ranks add
+constexpr std::int64_t kFailed = std::numeric_limits<std::int32_t>::min();
 
 std::string reason_of(const std::exception& error) {
   const auto* const torch_error = dynamic_cast<const c10::Error*>(&error);
@@ -94,11 +94,13 @@ void Recovery::warn(const Attempt& tried, const std::string& text, Json values) 
   reporter_.record("memory", std::move(values));
 }
 
-// Called after the first try that succeeded, while its peak of memory is known.
+// Shows settings that would make a step smaller, and the memory of such a step. Called after the first try that succeeded,
+// while its peak of memory is known.
 void Recovery::warn_of_smaller_steps(const Attempt& tried) const {
-  if (!tried.may_recompute) return;  // forward passes without backward do not show what a step needs
+  if (!tried.may_recompute) return;  // passes without backward do not show how much memory a step needs
   const device::TensorMemory held = device::tensor_memory(stepper_.device());
-  const std::uint64_t fixed = held.live_bytes;  // weights, gradients, optimiser, data; the memory for samples is already freed
+  // memory of weights, gradients, optimiser and data; the memory for samples is already freed
+  const std::uint64_t fixed = held.live_bytes;
   const std::uint64_t peak = held.peak_bytes;
   const std::int64_t rows = (widest_group_ + micro_batches_ - 1) / micro_batches_;
   const auto in_one = static_cast<std::uint64_t>(static_cast<double>(peak - std::min(fixed, peak)) *

@@ -18,7 +18,7 @@ namespace millrace {
 class Recovery {
  public:
   // `recovers`: false leaves out-of-memory errors to the caller. `may_recompute`: true allows recovery to recompute blocks that
-  // the config does not name. `micro_batches`: the number at the start.
+  // the config does not name. `micro_batches`: the number of micro-batches per batch at the start.
   Recovery(bool recovers, bool may_recompute, std::int64_t micro_batches, Recipe& recipe, Stepper& stepper, Reporter& reporter,
            Agreement& agreement);
 
@@ -44,7 +44,7 @@ class Recovery {
   void record_peak();
   void forget_peak();
   [[nodiscard]] std::uint64_t step_peak_bytes() const noexcept { return step_peak_bytes_; }
-  [[nodiscard]] std::uint64_t take_epoch_peak();  // most bytes since the last call
+  [[nodiscard]] std::uint64_t take_epoch_peak();  // the most bytes of tensors during steps since the last call
   [[nodiscard]] Json results() const;
 
  private:

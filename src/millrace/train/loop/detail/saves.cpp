@@ -9,8 +9,8 @@
 namespace millrace {
 namespace {
 
-// True if the metric `loss` was a finite number in the last validation before the snapshot. Also true if there was no validation,
-// or if its result is unknown.
+// True if the metric `loss` was a finite number in the last validation before the snapshot. Also true if there was no
+// validation, or if the result of the validation is unknown.
 bool is_good(Fs& fs, const std::filesystem::path& snapshot, const std::string& loss) {
   try {
     const Json state = Json::parse(fs.read_file(snapshot / "state.json"), nullptr, /*allow_exceptions=*/false);
@@ -81,7 +81,7 @@ std::int64_t Saves::bound_lag(std::int64_t step) {
   return spent;
 }
 
-// Recreates the run folder if it is missing. An error is ignored here, because the save then fails too and reports it.
+// Makes the run folder again if it is missing. Errors are ignored here, because the save then fails too and reports the error.
 void Saves::hold_folder() {
   try {
     if (const std::string moved = place_.folder->hold(); !moved.empty()) reporter_.warning(moved);
@@ -100,8 +100,8 @@ bool Saves::save(std::int64_t step, const std::function<snapshot::Content()>& co
   if (!place_.saves) return false;
   if (writer_ != nullptr) writer_->wait();
   take_finished(step,
-                last ? Failure::warn : Failure::as_configured);  // waits for the save of an earlier step, or for an earlier try
-                                                                 // of this step
+                // waits for the save of an earlier step, or for an earlier try of this step
+                last ? Failure::warn : Failure::as_configured);
   if (saved_step_ == step) return false;
   saved_step_ = step;
   const snapshot::Content now = content();
@@ -116,7 +116,7 @@ bool Saves::save(std::int64_t step, const std::function<snapshot::Content()>& co
 
 std::string Saves::last_good(const std::string& loss) {
   if (writer_ == nullptr) return "";
-  writer_->wait();  // the snapshot that is being saved may be the one to name
+  writer_->wait();  // waits, because the message may have to name the snapshot that is being saved
   const auto kept = snapshot::list(*place_.fs, place_.folder->path());
   const auto good =
       std::find_if(kept.rbegin(), kept.rend(), [&](const auto& found) { return is_good(*place_.fs, found.path, loss); });

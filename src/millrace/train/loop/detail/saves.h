@@ -25,8 +25,7 @@ class Saves {
   [[nodiscard]] bool is_due(std::int64_t step, std::int64_t asked_at, bool wanted) const;
   [[nodiscard]] bool holds(std::int64_t step) const noexcept {
     return saved_step_ == step;
-  }                                             // true if the step is saved or is
-                                                // being saved
+  }                                             // true if the step is saved or is being saved
   void forget() noexcept { saved_step_ = -1; }  // called if the saved state of the step is out of date
   void restored(std::int64_t step) noexcept { saved_step_ = step; }
 
@@ -47,7 +46,7 @@ class Saves {
   // Returns the nanoseconds waited.
   std::int64_t bound_lag(std::int64_t step);
   // Text for messages: "the last good snapshot is PATH; ". A snapshot is good if the metric `loss` was finite in the last
-  // validation before it. The text mentions a newer snapshot if there is one. "" if there is no good snapshot.
+  // validation before the snapshot. The text mentions a newer snapshot if there is one. "" if there is no good snapshot.
   [[nodiscard]] std::string last_good(const std::string& loss);
   [[nodiscard]] std::string last();  // "the last snapshot is PATH; ", or "" if there is no snapshot
   [[nodiscard]] Json results(double step_seconds) const;
@@ -63,8 +62,8 @@ class Saves {
   std::unique_ptr<snapshot::Writer> writer_;  // null if this rank writes no snapshots
   std::int64_t saved_step_ = -1;
   std::int64_t done_ = 0, failed_ = 0;
-  double blocked_ms_ = 0, write_ms_ = 0, lag_ms_ = 0;  // milliseconds: waiting for the copy, writing, waiting for
-                                                       // snapshot.max_lag
+  // milliseconds: waiting for the copy, writing, waiting for snapshot.max_lag
+  double blocked_ms_ = 0, write_ms_ = 0, lag_ms_ = 0;
 };
 
 }  // namespace millrace

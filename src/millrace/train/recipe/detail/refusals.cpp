@@ -48,7 +48,7 @@ std::string until(const std::string& text, std::string_view words) { return text
 }  // namespace
 
 Message refusal_of(std::string text) {
-  text = until(text, " Hint: ");  // removes a hint about Python
+  text = until(text, " Hint: ");  // removes LibTorch's hint about Python
   text = until(text, " This could be because the operator doesn't exist");
   text = until(text, ", please report a bug to PyTorch");
   if (text.find("does not have a deterministic implementation") != std::string::npos) {

@@ -13,14 +13,14 @@
 
 namespace millrace {
 
-// Returns the path of the log's file. May throw UsageError if a file of that name does not belong to the run.
+// Returns the path of the log's file. May throw UsageError if a file with this name exists and is not the run's.
 using PathOfTable = std::function<std::filesystem::path()>;
 
 // Belongs to the loop's thread. A failed write never stops a run: see format/csv.h.
 class StepLogWriter {
  public:
-  // `file` is called once, at the first row, for the path of the table; null = no table. Rows of steps after `keep_through` are
-  // then removed from an existing file, because the run is resumed from that step.
+  // `file` is called once, when the first row is written, and returns the path of the table; null = no table. Rows of steps
+  // after `keep_through` are then removed from an existing file, because the run is resumed from that step.
   StepLogWriter(StepLog log, Fs* fs, PathOfTable file, std::int64_t keep_through, format::Warn warn);
   void row(const LoggedStep& step);
   // The recipe's line for the console; nullopt if the recipe defines no such line.

@@ -10,8 +10,8 @@
 namespace millrace {
 namespace {
 
-constexpr std::int64_t kMost = std::int64_t{1} << 53U;  // the largest number of steps or samples; sums of them stay far below
-                                                        // 2^63
+// the largest number of steps or samples that is accepted; sums of such numbers stay far below 2^63
+constexpr std::int64_t kMost = std::int64_t{1} << 53U;
 
 template <std::size_t N>
 void check_word(const SavedJson& value, const std::array<std::string_view, N>& words) {

@@ -18,7 +18,7 @@ bool is_occupied(const stdfs::path& path) {
   return stdfs::exists(stdfs::symlink_status(path, code));
 }
 
-// `wish`, or if that is in use `wish`-2, `wish`-3 …
+// Returns `wish` or, if that name is in use, the first free name of `wish`-2, `wish`-3 …
 stdfs::path free_name(const stdfs::path& wish) {
   stdfs::path path = wish;
   for (int i = 2; is_occupied(path); ++i) path = wish.string() + "-" + std::to_string(i);
@@ -32,8 +32,8 @@ void move_file(Fs& fs, const stdfs::path& from, const stdfs::path& to) {
   fs.rename(from, free_name(to));
 }
 
-// Millrace's snapshots of steps after `after`, also those to which the user added files. A damaged snapshot is left out, because
-// it may be another program's.
+// Millrace's snapshots of steps after `after`, also snapshots to which the user added files. A damaged snapshot is left out,
+// because another program may have written it.
 std::vector<snapshot::Found> snapshots_after(Fs& fs, const stdfs::path& run, std::int64_t after) {
   std::vector<snapshot::Found> found = snapshot::list(fs, run);
   std::erase_if(found, [&](const snapshot::Found& each) { return each.step <= after || snapshot::files_of(fs, each).empty(); });
@@ -97,7 +97,7 @@ void remove_set_aside(Fs& fs, const stdfs::path& folder) {
     fs.remove_all(folder / run_files::kRun);
   }
   if (fs.exists(folder)) {
-    for (const std::string& name : fs.list(folder)) {  // leftovers of a write of the record that was interrupted
+    for (const std::string& name : fs.list(folder)) {  // removes what an interrupted write of the record has left
       if (name.starts_with(std::string(run_files::kRun) + ".tmp.")) fs.remove_all(folder / name);
     }
   }
@@ -135,8 +135,8 @@ void archive_old_run(Fs& fs, const stdfs::path& run, RunRecord& record) {
 
 void restore_old_run(Fs& fs, const stdfs::path& run, RunRecord& record) {
   const stdfs::path old = run / record.old_run;
-  if (std::optional<RunRecord> before = read_record(fs, old)) {  // if there is no record, nothing was moved yet, or all files are
-                                                                 // back
+  // without a record, nothing has been moved yet, or all files are back
+  if (std::optional<RunRecord> before = read_record(fs, old)) {
     if (record.replacement == RunRecord::Replacement::complete) {
       for (const std::string& name : movable(record)) fs.remove_all(run / name);
       record.replacement = RunRecord::Replacement::under_way;
@@ -183,8 +183,8 @@ stdfs::path archive_branch(Fs& fs, const stdfs::path& run, RunRecord& record, st
   own.files.insert(pictures.begin(), pictures.end());
   write_record(fs, branch, own);
   if (moves_summary)
-    move_file(fs, summary, branch / run_files::kSummary);  // moved first: without its summary the run does not
-                                                           // count as finished
+    // the summary is moved first, because a run without a summary does not count as finished
+    move_file(fs, summary, branch / run_files::kSummary);
   move_snapshots(fs, run, branch, step);
   for (const std::string& name : pictures) {
     move_file(fs, run / name, branch / name);

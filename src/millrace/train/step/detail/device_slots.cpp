@@ -75,7 +75,7 @@ Batch batch_in(const at::Tensor& memory, data::HostBatch host, Split split) {
 DeviceSlots::~DeviceSlots() {
   try {
     while (under_way() > 0) wait();
-  } catch (const std::exception&) {  // the device is lost, and its copies with it
+  } catch (const std::exception&) {  // ignored, because the device is lost, and its copies with it
   }
 }
 
@@ -84,7 +84,7 @@ void DeviceSlots::send(const data::HostBatch& host) {
   Slot& slot = slots_[turn_];
   const HostBlock block = block_of(host);
   if (!slot.memory.defined() || slot.memory.numel() < block.bytes || is_held(slot)) {
-    slot = {};  // frees the old memory first: old and new memory together may be too much
+    slot = {};  // frees the old memory before the new memory is allocated, because both together may not fit
     slot.memory = copies_->memory(std::max<std::int64_t>(block.bytes, 1));
     slot.free = copies_->mark_work();  // reached when earlier work that used this memory is done
   }
@@ -107,7 +107,7 @@ void DeviceSlots::launched() {
   Slot* const slot = std::exchange(taken_, nullptr);
   if (slot == nullptr) return;
   if (is_held(*slot)) {
-    *slot = {};  // the batch's holder may still launch work on this memory
+    *slot = {};  // drops the slot's memory, because the holder of the old batch may still launch work on it
   } else {
     slot->free = copies_->mark_work();
   }
@@ -115,7 +115,8 @@ void DeviceSlots::launched() {
 
 void DeviceSlots::drop() {
   taken_ = nullptr;
-  if (sent()) copies_->hold_work(*sent_.copied);  // otherwise later work could get this memory before the copy has ended
+  // without this, later work could get the batch's memory before the copy has ended
+  if (sent()) copies_->hold_work(*sent_.copied);
   sent_ = {};
   slots_ = {};
 }

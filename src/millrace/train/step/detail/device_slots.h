@@ -28,7 +28,7 @@ struct HostBlock {
 using FieldTensor = std::function<at::Tensor(std::byte* data, const std::vector<std::int64_t>& sizes, at::ScalarType type)>;
 [[nodiscard]] Batch batch_with(const FieldTensor& tensor, data::HostBatch host, Split split);
 
-// The batch whose fields are views of `memory`; `memory` holds a copy of the batch's HostBlock.
+// Returns a batch whose fields are views of `memory`, which holds a copy of the batch's HostBlock.
 [[nodiscard]] Batch batch_in(const at::Tensor& memory, data::HostBatch host, Split split);
 
 // Copies batches into two slots in turn: while the launched work reads one slot, the next batch is copied into the other, in one
@@ -43,7 +43,7 @@ class DeviceSlots {
 
   void send(const data::HostBatch& host);  // starts the batch's copy; the slots hold its host memory until the copy is done
   [[nodiscard]] bool sent() const noexcept { return sent_.copied != nullptr; }
-  // Returns the batch that send() copied. On the device, work launched from here on waits for its copy.
+  // Returns the batch that send() copied. On the device, work launched from here on waits for the copy.
   [[nodiscard]] Batch take(data::HostBatch host, Split split);
   // Call when all work on the batch of the last take() is launched.
   void launched();

@@ -8,7 +8,7 @@
 namespace millrace {
 namespace {
 
-constexpr std::int64_t kTimedEvery = 8, kTimedFrom = 4;  // after a warm-up of four steps, times every eighth step
+constexpr std::int64_t kTimedEvery = 8, kTimedFrom = 4;  // every eighth step is timed, after a warm-up of four steps
 
 }  // namespace
 

@@ -21,19 +21,21 @@ class ModelBlocks {
   [[nodiscard]] const std::vector<std::string>& names() const noexcept { return names_; }
   [[nodiscard]] const memory::Recompute& recompute() const noexcept { return recompute_; }
   void set_recompute(memory::Recompute recompute) { recompute_ = std::move(recompute); }
-  bool recompute_all();                                  // false if all blocks are recomputed already, or the model has no blocks
-  void check(const memory::Recompute& recompute) const;  // ConfigError for a name that is not a block
+  // Recomputes every block. Returns false if all blocks are recomputed already, or the model has no blocks.
+  bool recompute_all();
+  void check(const memory::Recompute& recompute) const;  // throws ConfigError if a name is not that of a block
 
   // From here on one step in eight measures the time in each block. Only on a CPU, and never in a trial.
   void time() noexcept { timed_ = device_.is_cpu(); }
   [[nodiscard]] const std::vector<memory::BlockClock::Part>& times() const noexcept { return clock_.parts(); }
   [[nodiscard]] memory::BlockClock* clock_of(std::int64_t step);  // null if this step is not timed
 
-  // Begins a forward pass of training; the pass lasts until `scope` is destroyed.
+  // Begins a forward pass of training. The pass lasts until the caller destroys `scope`.
   void enter(std::optional<memory::BlockScope>& scope);
-  void end_pass();  // call after the first pass of a step: ConfigError if recompute() names something that is not a block
+  // Called after the first pass of a step. Throws ConfigError if recompute() names something that is not a block.
+  void end_pass();
 
-  // For passes that leave no trace. `watcher` sees their blocks; null = the passes are not watched.
+  // For passes that leave no trace. `watcher` sees the blocks of these passes; null = nothing watches.
   void begin_trial() noexcept { trying_ = true; }
   void watch(memory::Watcher* watcher) noexcept { watcher_ = watcher; }
   void end_trial() noexcept;

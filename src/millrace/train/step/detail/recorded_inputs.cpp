@@ -54,7 +54,7 @@ std::vector<RecordedInputs::Rows> RecordedInputs::rows_in(const Batch& batch) {
   all.push_back(runs_of(together));
   all.push_back(runs_of(by_appearance));
   for (const Group& group : batch.groups()) all.push_back(runs_of(group.positions));
-  all.emplace_back();  // for sites whose rows are not known
+  all.emplace_back();  // the last entry stands for sites whose rows are not known
   return all;
 }
 
@@ -75,7 +75,8 @@ const void* RecordedInputs::place_of(const RandomScope::Position& position, std:
                        "RowScope in Objective::loss", "keep the order of the batch or of its groups"});
   Entry fresh{
       .site = position.site, .elements = elements, .rows = static_cast<std::size_t>(rows - recorded_.begin()), .counts = {}};
-  auto known = std::ranges::find_if(entries_, [&](const Entry& entry) {  // a recomputed block asks for the same site again
+  // the site may be known already, because a recomputed block asks for it again
+  auto known = std::ranges::find_if(entries_, [&](const Entry& entry) {
     return entry.site == fresh.site && entry.elements == fresh.elements && entry.rows == fresh.rows;
   });
   if (known == entries_.end()) {
@@ -107,8 +108,8 @@ std::size_t RecordedInputs::take(std::size_t bytes) {
   return place;
 }
 
-// True if all orders of rows that equalled the order of `entry` in the recorded batch equal it in this batch too. Otherwise it is
-// unknown which of them the site uses.
+// True if all orders of rows that equalled the order of `entry` in the recorded batch equal it in this batch too. Otherwise it
+// is unknown in which of these orders the site draws.
 bool RecordedInputs::are_alike(const Entry& entry, const std::vector<Rows>& rows) const {
   for (std::size_t i = 0; i < rows.size(); ++i)
     if (recorded_[i] == recorded_[entry.rows] && !(rows[i] == rows[entry.rows])) return false;

@@ -1,5 +1,5 @@
-// The values that the host writes into the device's memory before each replay of a recorded step: the keys and rows of the step's
-// random sites, and numbers that change from step to step.
+// The values that the host writes into the device's memory before each replay of a recorded step. These are the keys and rows of
+// the step's random sites (RandomScope::Site), and numbers that change from step to step.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -23,15 +23,16 @@ class RecordedInputs final : public SiteRecorder, public StepNumbers {
  public:
   RecordedInputs(at::Device device, std::uint64_t seed);
 
-  void begin(const Batch& batch);  // states the batch of the step that is recorded
+  void begin(const Batch& batch);  // takes the batch of the step that is recorded
   [[nodiscard]] at::Tensor place_of(StepNumbers::Number number) override;
-  // RecipeError if the rows are in an order that rows_in() does not list, or if the device has no kernel that reads sites.
+  // Throws RecipeError if the rows are in an order that rows_in() does not list, or if the device has no kernel that reads
+  // sites.
   [[nodiscard]] const void* place_of(const RandomScope::Position& position, std::int64_t elements) override;
   // Writes the sites of this batch and the numbers of this step to the device, after the work launched so far; the host does not
   // wait. Returns false and writes nothing if the rows of this batch are arranged differently from those of the recorded batch.
   [[nodiscard]] bool write(const Batch& batch, std::int64_t step);
-  // True if two orders of rows_in() had equal rows in the recorded batch but differ in this batch: then it is unknown from which
-  // of them a site draws.
+  // True if two orders of rows_in() had equal rows in the recorded batch but differ in this batch. Then it is unknown in which
+  // of the two orders a site draws.
   [[nodiscard]] bool is_unsure() const noexcept { return is_unsure_; }
 
  private:
@@ -40,7 +41,7 @@ class RecordedInputs final : public SiteRecorder, public StepNumbers {
     std::uint64_t site = 0;
     std::int64_t elements = 0;
     std::size_t rows = 0;              // index into rows_in()
-    std::size_t first = 0;             // offset of its first byte in the memory
+    std::size_t first = 0;             // offset of the site's first byte in the device's memory
     std::vector<std::int64_t> counts;  // elements of each run
   };
 

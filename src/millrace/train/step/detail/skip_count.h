@@ -1,4 +1,4 @@
-// Counts on the device the skipped steps of a run, and decides when half precision should be given up.
+// Counts on the device the skipped steps of a run, and decides when the run should give up half precision.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,7 +16,7 @@ class SkipCount {
  public:
   explicit SkipCount(at::Device device);
 
-  // Starts this format's rule from the beginning; nullopt: no rule applies.
+  // Starts the rule of this number format from the beginning; nullopt: no rule applies.
   void use_rule_of(std::optional<at::ScalarType> format);
   // Call after a step. `bad`: f32 scalar, 1 = the step was not finite; `smallest_scale`: the smallest loss scale, undefined if
   // there are no scales.
@@ -28,8 +28,9 @@ class SkipCount {
   // device.
   [[nodiscard]] std::optional<std::string> overflow() const;
 
-  [[nodiscard]] State state() const;    // refers to the live tensors
-  void load_state(const State& state);  // takes the entries that exist; SnapshotError if one has another shape
+  [[nodiscard]] State state() const;    // the tensors themselves, not copies
+  void load_state(const State& state);  // Takes the entries that exist. Throws SnapshotError if an entry has another shape than
+                                        // here.
 
  private:
   at::Device device_;

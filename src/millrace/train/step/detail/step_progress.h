@@ -1,4 +1,4 @@
-// The sums and gradients of the micro-batches of a step that have run so far. Only step_graph.cpp includes it.
+// The sums and gradients so far of a step, from the micro-batches that have run. Only step_graph.cpp includes this file.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,7 +15,7 @@ class StepProgress {
   explicit StepProgress(const ObjectiveStep& objective) : sums_(*objective.sums_) {
     for (const at::Tensor& parameter : objective.parameters_) gradients_.push_back(parameter.grad());
   }
-  void restore(ObjectiveStep& objective) const;  // the objective continues from this state
+  void restore(ObjectiveStep& objective) const;  // sets the objective back to this progress
   // The norm of an objective's present gradients: a scalar on the device.
   [[nodiscard]] static at::Tensor gradient_size(const ObjectiveStep& objective);
 

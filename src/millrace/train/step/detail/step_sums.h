@@ -14,8 +14,8 @@ struct ObjectiveStep::Term {
   std::string name;
   std::string pass;
   double nominal_number = 0;  // nominal count, if the loss has one term
-  at::Tensor nominal;         // count in the first micro-batch, if the loss has several terms
-  at::Tensor count;           // f32; NaN once a sum is not finite
+  at::Tensor nominal;         // the term's count in the first micro-batch, if the loss has several terms
+  at::Tensor count;           // f32; NaN if a sum was not finite
   LossTerm seen;              // sums of the logged values, for the spike rule
   [[nodiscard]] at::Tensor divided(const at::Tensor& sum) const;
   [[nodiscard]] at::Tensor nominal_like(const at::Tensor& scalar) const;
@@ -29,9 +29,9 @@ struct ObjectiveStep::Pass {
 
 struct ObjectiveStep::Sums {
   std::vector<Term> terms;
-  std::vector<Pass> passes;  // empty: the gradients are in the parameters
+  std::vector<Pass> passes;  // empty: all gradients are in the parameters
   std::string key;           // the pass whose gradients are in the parameters
-  bool divided = false;      // each sum was divided by its own count
+  bool divided = false;      // true: each sum was divided by its own count
   [[nodiscard]] const Term& first_of(const std::string& pass) const { return *std::ranges::find(terms, pass, &Term::pass); }
 };
 

@@ -22,11 +22,13 @@ constexpr int kRounds = 2;
 using Way = std::function<precision::Trial()>;
 
 enum class Time : std::uint8_t {
-  fair,  // without the time in which other programs used the cores
-  wall   // all time: for trials of threads, because threads of the run that wait for each other would be taken for other programs
+  fair,  // time without the share in which other programs used the cores
+  // all time; needed for trials of threads, in which threads of the run that wait for each other would be taken for other
+  // programs
+  wall
 };
 
-// The time of `first` divided by the time of `second`. The measurements of both take turns.
+// The time of `first` divided by the time of `second`. Measurements of `first` and `second` take turns.
 double ratio_of(const Way& first, const Way& second, Time time = Time::fair) {
   std::vector<WorkClock::Time> times[2];
   const Way* ways[2] = {&first, &second};
@@ -71,7 +73,8 @@ bool may_gain_by_format(const Assembly& assembly) {
 
 void try_format(Assembly& assembly, DoctorTrials& to) {
   const std::optional<Batch> batch = assembly.trial_batch();
-  // may_try_bf16() is asked because the user may have chosen fp32 to avoid a convolution that crashes or hangs in bf16 here.
+  // may_try_bf16() can refuse: the user may have chosen fp32 to avoid a convolution that crashes or hangs in bf16 on this
+  // machine.
   if (!batch || !assembly.may_try_bf16(*batch)) return;
   StepTrials trials(assembly.stepper());
   const double ratio = ratio_of(in_format(trials, *batch, std::nullopt), in_format(trials, *batch, at::kBFloat16));
@@ -114,8 +117,8 @@ void try_half(Assembly& assembly, DoctorTrials& to) {
   StepTrials trials(assembly.stepper());
   const auto format = assembly.stepper().autocast();
   const double ratio =
-      ratio_of(in_format(trials, *batch, format), in_format(trials, half, format));  // the batch takes T(b) = a + k b, so T(b) /
-                                                                                     // T(b/2) shows the fixed share a
+      // the batch takes T(b) = a + k b, so T(b) / T(b/2) shows the fixed share a
+      ratio_of(in_format(trials, *batch, format), in_format(trials, half, format));
   const RunConfig& config = assembly.config();
   const data::Pipeline& pipeline = *assembly.loaders().pipeline(Split::train);
   const bool by_recipe = pipeline.batch_size || pipeline.datasets.front().batch_size;
@@ -149,7 +152,7 @@ void try_layout(Assembly& assembly, DoctorTrials& to) {
   const auto name = [](Layout layout) { return layout == Layout::contiguous ? "contiguous" : "channels_last"; };
   const double ratio = finally(
       [&] {
-        (void)in(other)();  // the first step also warms caches up, so its time is not used
+        (void)in(other)();  // the time of this first step is not used, because the step also warms caches up
         return ratio_of(in(now), in(other));
       },
       [&] { recipe.set_layout(now); });
@@ -164,8 +167,8 @@ bool may_recompute(const Assembly& assembly) {
 
 bool adds_gradients(const RunConfig& config) { return config.optim.accumulate > 1 || config.memory.micro_batches > 1; }
 
-// Makes one step that recomputes every block. It holds less memory than a step of the run; the difference is what recompute
-// saves.
+// Makes one step that recomputes every block. This step needs less memory than a step of the run; the difference is what
+// recompute saves.
 void try_recompute(Assembly& assembly, DoctorTrials& to) {
   const std::optional<Batch> batch = assembly.trial_batch();
   if (!batch) return;
@@ -199,8 +202,9 @@ Json DoctorTrials::to_json() const {
 }
 
 RemedyTrials::RemedyTrials(Assembly& assembly) : assembly_(assembly) {
-  if (!assembly.setup().agreement().alone()) return;  // with several ranks, all would have to agree on each trial
-  constexpr double kInTurns = 2.0 * kRounds;          // passes of a trial that runs two settings in turns
+  // no trials with several ranks, because all ranks would have to agree on each trial
+  if (!assembly.setup().agreement().alone()) return;
+  constexpr double kInTurns = 2.0 * kRounds;  // number of passes of a trial that measures two settings in turns
   const bool threads = has_more_threads_than_cores(assembly);
   all_.push_back({.passes = 1, .make = &count_operations});
   if (may_recompute(assembly)) all_.push_back({.passes = adds_gradients(assembly.config()) ? 3.0 : 2.0, .make = &try_recompute});

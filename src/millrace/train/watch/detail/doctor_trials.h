@@ -20,10 +20,10 @@ struct DoctorTrials {
 // loop's thread.
 class RemedyTrials {
  public:
-  explicit RemedyTrials(Assembly& assembly);  // `assembly` must outlive it
+  explicit RemedyTrials(Assembly& assembly);  // `assembly` must outlive this object
   [[nodiscard]] bool has_next() const noexcept { return next_ < all_.size(); }
-  // An upper bound of the next trial's cost, as a number of forward and backward passes of one of the run's micro-batches. The
-  // trial also reads a batch.
+  // An upper bound of the next trial's cost, in forward and backward passes of one of the run's micro-batches. The trial also
+  // reads a batch, which is not counted.
   [[nodiscard]] double next_passes() const { return all_[next_].passes; }
   void make_next();  // makes the next trial, between two steps; changes no bit of the run. A trial that fails is left out
   [[nodiscard]] const DoctorTrials& made() const noexcept { return made_; }

@@ -92,8 +92,8 @@ std::vector<std::size_t> parents_of(std::vector<Event>& events) {
   return parents;
 }
 
-// A row for each operation. The self time of an operation excludes the operations directly inside it. If an operation has a
-// single child of the same name, as after autocast, the two count as one.
+// Makes a row for each operation. The self time of an operation excludes the operations directly inside it. If an operation has
+// a single child of the same name, as after autocast, the two count as one.
 Rows host_rows(std::vector<Event>& events) {
   const std::vector<std::size_t> parents = parents_of(events);
   std::vector<int> children(events.size(), 0);
