@@ -158,10 +158,11 @@ std::array<at::Tensor, 7> Perceptual::features(const at::Tensor& images) const {
 
 at::Tensor Perceptual::distances(const at::Tensor& recon, const at::Tensor& target, const Slices& slices) const {
   if (!range_.defined() || range_.device() != recon.device())
-    range_ = at::stack({at::tensor(at::ArrayRef<double>(kShift)),
-                        at::tensor(at::ArrayRef<double>(kScale))})  // host: copied to the device once, not in each step
-                 .view({2, 1, 3, 1, 1})
-                 .to(recon.device());
+    range_ =
+        at::stack({at::tensor(at::ArrayRef<double>(kShift)), at::tensor(at::ArrayRef<double>(kScale))})  // host: copied once, not
+                                                                                                         // in each step
+            .view({2, 1, 3, 1, 1})
+            .to(recon.device());
   const auto scaled = [&](const at::Tensor& images) {
     const at::Tensor shift = range_[0].to(images.scalar_type()), scale = range_[1].to(images.scalar_type());
     return ((maps_ ? images * 2 - 1 : images) - shift) / scale;

@@ -74,7 +74,7 @@ data::Pipeline Autoencoder3d::data(Split split) {
 }
 
 Batch Autoencoder3d::prepare(Batch batch) {
-  // a batch without "image" comes from a benchmark, which supplies the network's input itself
+  // A batch without "image" comes from a benchmark, which supplies the network's input itself.
   if (!batch.has("image")) return batch;
   const at::NoGradGuard no_grad;
   const bool two = batch.has("label");

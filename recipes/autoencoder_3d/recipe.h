@@ -35,7 +35,7 @@ class Autoencoder3d final : public Recipe {
   void begin_validation() override { shown_ = {}; }
   void measure(const Batch& batch, const StepResult& result, metrics::Board& board) override;
 
-  // there is no state to load, but a call shows that the weights come from a snapshot
+  // There is no state to load, but a call shows that the weights come from a snapshot.
   void load_state(const State&) override { goes_on_ = true; }
   // Takes "x" (rows, C, D, H, W) in [0, 1]. Returns "recon" of the same shape and "latent" (rows, z, D/f, H/f, W/f), the mean of
   // the latent distribution.

@@ -35,7 +35,7 @@ std::string notice_of(const std::vector<const VolumeFile*>& odd, std::size_t all
 }
 
 void look_at_sizes(const std::vector<const VolumeFile*>& all, const RecipeConfig& recipe, std::vector<std::string>& notices) {
-  // returns, because recipe.spacing gives the expected size, and other code compares the files with that size
+  // Returns, because recipe.spacing gives the expected size, and other code compares the files with that size.
   if (!recipe.spacing.empty()) return;
   std::array<double, 3> usual{};
   for (std::size_t axis = 0; axis < usual.size(); ++axis) {

@@ -100,7 +100,7 @@ at::Tensor UNet::up(const char* name, const Convolution& deconv, nn::BatchNorm& 
     constexpr std::array<std::int64_t, 3> kTwo{2, 2, 2};
     constexpr std::array<std::int64_t, 3> kOne{1, 1, 1};
     at::Tensor y = at::conv_transpose3d(x, deconv.weight, deconv.bias, kTwo, kOne, kOne);
-    // needed in fp32, in which LibTorch returns another layout
+    // Needed in fp32, in which LibTorch returns another layout.
     if (channels_last_) y = y.contiguous(at::MemoryFormat::ChannelsLast3d);
     return activate(norm->forward(y), config_.act, fused_);
   });

@@ -26,7 +26,7 @@ class Cosmology final : public Recipe {
   Cosmology(const Sections& sections, const Context& context, OpenSky open = {});
   [[nodiscard]] static std::vector<Problem> problems(const Sections& sections, const RunConfig& run);
 
-  // opens all files (headers only); then finds the foreground components in a file, or fits them
+  // Opens all files (headers only); then finds the foreground components in a file, or fits them.
   void before_training() override;
   data::Pipeline data(Split split) override;
   data::Pipeline test_data() override;
@@ -40,7 +40,7 @@ class Cosmology final : public Recipe {
 
   State state() const override;  // the foreground components
   void load_state(const State& state) override;
-  // takes "x", complex (B,bl,f,RA) in kelvin; returns "signal" of the same shape
+  // Takes "x", complex (B,bl,f,RA) in kelvin; returns "signal" of the same shape.
   Tensors predict(const Tensors& inputs) override;
   Facts facts() const override;
   std::vector<Picture> draw() override;

@@ -21,7 +21,7 @@ namespace {
 
 namespace stdfs = std::filesystem;
 
-// make the random numbers of folds, of pairs and of samples differ
+// Make the random numbers of folds, of pairs and of samples differ.
 constexpr std::uint64_t kFolds = 72, kDraw = 73, kSample = 74;
 constexpr std::uint64_t kSeedsOfAFold = 100;
 const std::vector<std::string> kColumns = {"img1", "img2", "score1", "score2", "label"};
@@ -144,7 +144,7 @@ class Places {
         break;
       }
     }
-    // removes the first slash, so that the rest of an absolute path that does not exist is searched too
+    // Removes the first slash, so that the rest of an absolute path that does not exist is searched too.
     while (rest.starts_with("/")) rest.erase(0, 1);
     for (const stdfs::path& root : roots_) tried.push_back(root / rest);
     for (const stdfs::path& path : tried) {

@@ -110,7 +110,7 @@ void add_losses_of_orders(const at::Tensor& logits, const at::Tensor& labels, st
 
 std::vector<Problem> ImagePairs::problems(const Sections& sections, const RunConfig&) {
   std::vector<Problem> problems = shape_problems(sections.recipe);
-  // returns, because the length of a prompt follows from the number of an image's patches
+  // Returns, because the length of a prompt follows from the number of an image's patches.
   if (!problems.empty()) return problems;
   problems = prompt_problems(sections.recipe);
   if (sections.recipe.fold > sections.recipe.folds) {
@@ -155,7 +155,7 @@ data::Pipeline ImagePairs::data(Split split) {
 }
 
 Batch ImagePairs::prepare(Batch batch) {
-  // a batch without "images" comes from a benchmark, which supplies the network's input itself
+  // A batch without "images" comes from a benchmark, which supplies the network's input itself.
   if (!batch.has("images")) return batch;
   const at::Tensor images = batch["images"];
   batch.set("pixels", nn::clip_pixels(images));

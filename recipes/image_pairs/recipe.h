@@ -32,7 +32,7 @@ class ImagePairs final : public Recipe {
   void measure(const Batch& batch, const StepResult& result, metrics::Board& board) override;
   void end_validation(metrics::Board& board) override;
 
-  // there is no state to load, but a call shows that the weights come from a snapshot
+  // There is no state to load, but a call shows that the weights come from a snapshot.
   void load_state(const State&) override { goes_on_ = true; }
   // Takes "first" and "second", u8 (rows, S, S, 3). Returns "answers" (rows, 3), the probabilities of First, Second and Similar,
   // and "mirrored", the same for the images in the other order, with First and Second exchanged.

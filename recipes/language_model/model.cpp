@@ -86,7 +86,7 @@ std::int64_t parameter_count(const ModelConfig& c) { return parameters_in<std::i
 
 ModelSize size_of_model(const ModelConfig& c) {
   constexpr double kFloat = 4;
-  // bytes that a block's modules and tensors take in addition to their numbers, approximately
+  // Bytes that a block's modules and tensors take in addition to their numbers, approximately.
   constexpr double kBlock = 16 << 10;
   const auto parameters = parameters_in<double>(c);
   const double sinusoids = c.learned_positions ? 0.0 : static_cast<double>(c.positions) * static_cast<double>(c.width);

@@ -169,7 +169,7 @@ std::vector<Objective> LanguageModel::objectives() {
     auto [sum, count] = nn::cross_entropy_sum(logits, batch["target"], data::Tokenizer::kPad, fused_);
     Loss result{.terms = {{.sum = std::move(sum), .count = std::move(count), .nominal_count = nominal}}};
     if (!context.training)
-      // kept for the pictures; not in training, where the logits would take memory for too long
+      // Kept for the pictures; not in training, where the logits would take memory for too long.
       result.outputs["logits"] = logits;
     return result;
   };

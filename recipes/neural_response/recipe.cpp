@@ -31,8 +31,7 @@
 namespace millrace::recipes::neural_response {
 namespace {
 
-// makes the random numbers of the validation's order differ from those of other uses of the seed
-constexpr std::uint64_t kOrderKey = 41;
+constexpr std::uint64_t kOrderKey = 41;  // the key of the random order of the validation
 // The name of each StimulusKind in snapshots.
 constexpr std::array<std::string_view, 3> kStimulusWords = {"pixels", "grey", "transformed"};
 

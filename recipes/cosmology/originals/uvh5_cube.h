@@ -39,7 +39,7 @@ struct Axes {
   std::string unit;
   bool wide = false;                 // true: at least one file has complex128
   std::vector<std::string> notices;  // lines for the user about data that is left out
-  // east and north of each baseline, in metres; empty: the files do not have them
+  // East and north of each baseline, in metres; empty: the files do not have them.
   std::vector<std::array<double, 2>> separations;
 
   [[nodiscard]] Shape shape() const {

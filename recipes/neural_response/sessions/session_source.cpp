@@ -15,7 +15,7 @@ constexpr std::int64_t kBlockBins = 64;
 
 std::uint16_t to_bf16(float value) {  // rounds to the nearest value; between two equally near values, to the even one
   auto bits = std::bit_cast<std::uint32_t>(value);
-  // without this, rounding could turn a NaN into infinity
+  // Without this, rounding could turn a NaN into infinity.
   if ((bits & 0x7FFFFFFFU) > 0x7F800000U) return static_cast<std::uint16_t>((bits >> 16U) | 0x40U);
   bits += 0x7FFFU + ((bits >> 16U) & 1U);
   return static_cast<std::uint16_t>(bits >> 16U);

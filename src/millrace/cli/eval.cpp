@@ -55,7 +55,7 @@ int run_eval(const Invocation& call) {
   telemetry::Console console(telemetry::Console::Mode::automatic, json ? 2 : 1);
   Loaded loaded = load_trained(entry, arguments, "eval", console);
   console.line(description(loaded));
-  // throws before the evaluation, which may take hours, if the folder can't be made
+  // Throws before the evaluation, which may take hours, if the folder can't be made.
   if (pictures) Fs::real().create_directories(*pictures);
   const Evaluation evaluation = evaluate(loaded, console, split, pictures.has_value());
   std::vector<std::vector<std::string>> rows = {{"metric", "value"}};

@@ -145,7 +145,7 @@ void check(const Options& options) {
 // Finds a misspelt recipe before the ranks start, and before a job waits in a queue.
 void check_recipe(const Options& options, std::span<const Entry> recipes) {
   const bool names_none = options.words.size() < 2 || options.words[1].starts_with("-");
-  // returns, because slurm_text() reports a missing name
+  // Returns, because slurm_text() reports a missing name.
   if (options.words[0] != "train" || (names_none && !options.slurm.empty())) return;
   Arguments words(std::span(options.words).subspan(1));
   static_cast<void>(take_recipe(words, recipes, "launch train"));
@@ -161,7 +161,7 @@ distributed::MeetingPoint::Address place_of(const Options& options) {
     throw UsageError({"--at names port " + text + ", but the last port is " + std::to_string(kLastPort), "--at",
                       "give a port that is free on the machine with --rank 0"});
   std::string host = options.at.substr(0, colon);
-  // removes the brackets of "[::1]:29500"
+  // Removes the brackets of "[::1]:29500".
   if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
   return {std::move(host), port};
 }

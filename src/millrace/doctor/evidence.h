@@ -220,7 +220,7 @@ struct Evidence {
   std::optional<Launches> launches;
   std::optional<CpuClock> clock;  // nullopt if the system reports no clock, or if there are no two minutes to compare yet
   Input input;
-  // share of the bytes of a batch copied to the device that belong to floats of 4 or 8 bytes
+  // Share of the bytes of a batch copied to the device that belong to floats of 4 or 8 bytes.
   std::optional<double> copied_floats;
   Often log, snapshot, validation;
   Memory memory;

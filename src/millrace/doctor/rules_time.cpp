@@ -34,7 +34,7 @@ constexpr std::int64_t kTimesRows = 4;  // the remedy enlarges a batch at most b
 constexpr double kSlower = 1.25;        // time of the latest steps / time of the first steps
 constexpr std::size_t kEarlierRuns = 3;
 constexpr double kSlowerBeside = 1.5;  // like kSlower, but used if other programs use the cores, and with them caches and memory
-// shares of the time in which the GPU computes; vendors' guides ask for kGpuBusy
+// Shares of the time in which the GPU computes; vendors' guides ask for kGpuBusy.
 constexpr double kGpuBusy = 0.8, kGpuIdle = 0.5;
 constexpr double kLaunches = 0.9;     // host's time / GPU's time for a step, from which launching limits the GPU
 constexpr double kBehind = 0.1;       // how far the GPU is behind the host, as a share of a step's time

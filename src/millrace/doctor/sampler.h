@@ -58,7 +58,7 @@ class Sampler {
   Sampler(const Sampler&) = delete;
   Sampler& operator=(const Sampler&) = delete;
 
-  // starts a thread that samples every second until destruction; does nothing if the system can't create the thread
+  // Starts a thread that samples every second until destruction; does nothing if the system can't create the thread.
   void start();
   void look();                                         // takes a sample
   [[nodiscard]] std::optional<MachineReading> take();  // the samples since the last call; nullopt if no sample was taken. Any

@@ -204,7 +204,7 @@ void put_into_words(Finding& finding, const Script& script) {
     finding.where = where_of(finding.key, script);
     finding.remedy = remedy_of(*finding.change, finding.where);
   }
-  // no gain: a script makes such steps instead of skipping them, so it loses no time
+  // No gain: a script makes such steps instead of skipping them, so it loses no time.
   if (finding.id == "not_finite") finding.gain.reset();
   finding.key.clear();
   finding.value.clear();

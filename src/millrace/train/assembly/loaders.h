@@ -31,7 +31,7 @@ class Loaders {
 
   [[nodiscard]] std::int64_t steps_per_epoch() const;
   [[nodiscard]] std::int64_t total_steps() const;  // number of steps of the run; 0 = no limit
-  // number of steps of a run of this length
+  // Number of steps of a run of this length.
   [[nodiscard]] std::int64_t total_steps(std::int64_t epochs, std::int64_t max_steps) const;
   [[nodiscard]] std::int64_t global_batch() const;   // rows in one step, over all data sets, ranks and accumulated batches
   [[nodiscard]] std::uint64_t buffer_bytes() const;  // memory of both loaders: batches being made and used

@@ -388,7 +388,7 @@ void Trainer::log() {
                     .times = window_times(),
                     .host_ms = host_ms,
                     .cache = {}};
-  // called only if needed, because logged_step() asks the allocator
+  // Called only if needed, because logged_step() asks the allocator.
   if (parts_.names.step_log) record.logged = logged_step(record);
   const double in_a_row = parts_.stepper->skips().in_a_row().item<double>();
   if (parts_.cache != nullptr) {

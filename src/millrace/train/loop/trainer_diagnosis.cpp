@@ -126,7 +126,7 @@ void Trainer::look_at_skipped(double skipped) {
   BatchContext context = batch_context();
   context.timeline = nullptr;
   const Json lines = skipped_inputs_.look(skipped, loader_state_, context);
-  // asks all ranks, because ranks that step separately also skip separately
+  // Asks all ranks, because ranks that step separately also skip separately.
   if (!(parts_.stepper->averages() ? agreement().any(rose) : rose)) return;
   const doctor::Evidence::SkippedInput& own = skipped_inputs_.seen();
   std::vector<std::string> fresh;

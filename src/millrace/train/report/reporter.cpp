@@ -297,7 +297,7 @@ void Reporter::progress(std::int64_t step, std::int64_t total_steps, std::uint64
 }
 
 void Reporter::validation(const ValidationRecord& record) {
-  // the validation before the first step is not counted, because it is made only once
+  // The validation before the first step is not counted, because it is made only once.
   if (record.step > 0) validation_seconds_ += record.seconds;
   std::vector<std::string> parts = {"validation", "step " + std::to_string(record.step)};
   add_metrics(parts, record.means, record.judged);

@@ -275,7 +275,7 @@ void refuse_names_of_losses(const Json& losses, const Json& all) {
   for (const Json& loss : losses.at("entries")) {
     const auto is_it = [&](const Json& entry) { return entry.at("name") == loss.at("name"); };
     const auto now = std::ranges::find_if(all.at("entries"), is_it);
-    // compared as text, because NaN is not equal to NaN
+    // Compared as text, because NaN is not equal to NaN.
     if (now == all.at("entries").end() || now->dump() == loss.dump()) continue;
     throw RecipeError({"metric " + quoted(loss.at("name").get<std::string>()) +
                            " has the name of a loss that the trainer measures itself, so both would be averaged together",

@@ -101,7 +101,7 @@ std::pair<std::unique_ptr<Recipe>, Loaders> Session::open_data() {
   std::unique_ptr<Recipe> recipe = setup_.make_recipe(places(), first_weights());
   stop_if_signalled();
   Loaders loaders(setup_, *recipe, [this](const std::string& text) {
-    // a notice from before the run has begun is shown with the plan
+    // A notice from before the run has begun is shown with the plan.
     if (folder_ != nullptr && !folder_->has_begun()) return setup_.notices().push_back(text);
     console().notice(text);
     if (folder_ != nullptr) log_->write("loader", {{"choice", text}});

@@ -8,7 +8,7 @@
 namespace millrace::run_files {
 
 inline constexpr const char* kLock = "lock";  // held by a process while it trains; lists the processes that held it
-// marks the folder as a run; names the recipe and the files that belong to the run
+// Marks the folder as a run; names the recipe and the files that belong to the run.
 inline constexpr const char* kRun = "run.json";
 inline constexpr const char* kConfig = "config.json";             // the resolved config
 inline constexpr const char* kPlan = "plan.json";                 // all choices with their reasons

@@ -204,7 +204,7 @@ RunFolder::RunFolder(Fs& fs, const RunDestination& place, std::string recipe, bo
 }
 
 RunFolder::~RunFolder() {
-  // returns if the folder was moved, because another folder may have its path now
+  // Returns if the folder was moved, because another folder may have its path now.
   if (lock_ == nullptr || !lock_->is_in(path_)) return;
   try {
     if (!staging_.empty()) fs_.remove_all(staging_);

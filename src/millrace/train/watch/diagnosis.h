@@ -70,7 +70,7 @@ class Diagnosis {
   }  // called before the first step, with the number of steps that earlier processes of the run skipped
   void saw_skipped_input(doctor::Evidence::SkippedInput seen) { numbers_.input = std::move(seen); }
   void saw_peak(std::uint64_t bytes) noexcept;  // called with the most bytes of tensors on a GPU
-  // called with the times of each rank since the last call
+  // Called with the times of each rank since the last call.
   void saw_ranks(const std::vector<doctor::Evidence::RankTimes>& times);
   void saw_machine(const doctor::Sampler::MachineReading& reading);  // called with a reading that covers the time since the
                                                                      // last call, or since the first log line

@@ -115,7 +115,7 @@ void DeviceSlots::launched() {
 
 void DeviceSlots::drop() {
   taken_ = nullptr;
-  // without this, later work could get the batch's memory before the copy has ended
+  // Without this, later work could get the batch's memory before the copy has ended.
   if (sent()) copies_->hold_work(*sent_.copied);
   sent_ = {};
   slots_ = {};

@@ -202,7 +202,7 @@ Json DoctorTrials::to_json() const {
 }
 
 RemedyTrials::RemedyTrials(Assembly& assembly) : assembly_(assembly) {
-  // no trials with several ranks, because all ranks would have to agree on each trial
+  // No trials with several ranks, because all ranks would have to agree on each trial.
   if (!assembly.setup().agreement().alone()) return;
   constexpr double kInTurns = 2.0 * kRounds;  // number of passes of a trial that measures two settings in turns
   const bool threads = has_more_threads_than_cores(assembly);
