@@ -42,7 +42,7 @@ BenchShape shape(std::string name, std::string help, const Sky& sky) {
           })};
 }
 
-// The names of the switchboard rows that this recipe uses, among the rows that not every recipe uses.
+// The names of the switchboard rows that this recipe uses. Rows that every recipe uses are left out.
 std::vector<std::string> switches() {
   return {"channels_last",      "tried_convolutions", "file_index", "hdf5_direct", "fused_activation", "fused_padding",
           "direct_convolution", "fused_projection",   "stored_pca", "look_ahead",  "sample_cache"};

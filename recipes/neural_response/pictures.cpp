@@ -18,7 +18,8 @@
 namespace millrace::recipes::neural_response {
 namespace {
 
-// expected counts in a bin; levels of predicted rates begin here and are equal steps of the logarithm
+// The range of the predicted rates, in expected counts per bin. It is cut into levels that are equally wide on a logarithmic
+// scale.
 constexpr double kLowest = 1e-3;
 constexpr double kHighest = 10;
 

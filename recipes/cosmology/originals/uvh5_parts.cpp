@@ -73,7 +73,7 @@ Parts::Parts(std::filesystem::path folder, std::string name, const Axes& axes, s
 Parts::~Parts() {
   try {
     Fs::real().remove_all(waiting(-1));
-  } catch (const FsError&) {  // NOLINT(bugprone-empty-catch): the converter removes the unfinished folder around them
+  } catch (const FsError&) {  // NOLINT(bugprone-empty-catch): the converter removes the folder of these files
   }
 }
 

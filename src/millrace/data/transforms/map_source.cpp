@@ -14,7 +14,8 @@ namespace {
 constexpr std::size_t kScratchAlignment = 64;
 // Bytes that are read from the inner source at once: few enough to stay in a core's cache.
 constexpr std::size_t kBlockBytes = std::size_t{1} << 18U;
-constexpr std::size_t kTicketBytes = std::size_t{1} << 16U;  // less than for a copy, which is less work per byte
+// Bytes of the samples that a thread takes at once: fewer than for a plain copy, because a mapping does more work per byte.
+constexpr std::size_t kTicketBytes = std::size_t{1} << 16U;
 
 class MapSource final : public Source {
  public:

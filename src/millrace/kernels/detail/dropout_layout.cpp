@@ -25,7 +25,8 @@ detail::GeluArgs at_stretch(detail::GeluArgs args, const DropoutRun& stretch) {
   return args;
 }
 
-// Runs a kernel over all runs. Each run has its own groups, and each thread gets a share of all groups.
+// Calls the kernel for all elements of a tensor. Each DropoutRun is cut into groups of kDropoutGroup elements, and each thread
+// gets a share of all groups.
 template <class Args>
 void over_groups(const Args& whole, const Dropout& site, void (*kernel)(const Args&, std::int64_t, std::int64_t)) {
   const std::vector<DropoutRun> stretches = dropout_runs(site, whole.count);

@@ -175,9 +175,9 @@ struct Components {
 
 // A convolution with kernel 3 and stride 1 over volumes (samples, depth, height, width, channels) with circular padding. The
 // channels of `more` follow those of x. Shares are bands of `band` rows of a plane. `columns` is out_channels rounded up to 16.
-// Panels are (27, channels, columns), in bf16 words of two neighbouring channels, filled up with a zero. The sums of the
-// weights' gradient have three axes (9, columns, 3 * channels rounded up to 16): the kernel's planes and rows, the outputs, the
-// kernel's columns and channels.
+// Panels are (27, channels, columns). In bf16, a word holds two neighbouring channels; an odd last channel is paired with a zero.
+// The weights' gradient is summed in an array (9, columns, 3 * channels rounded up to 16). Its first axis counts the kernel's
+// planes and rows, the second the output channels, the third the kernel's columns and the input channels.
 struct Conv3d {
   const void* x;
   const void* more;             // may be null
