@@ -133,7 +133,7 @@ TEST_F(PairCommands, AnAdapterDoesNotReplaceTheOneThatTheRunBeganFrom) {
   (void)losses(more, "second");
   const Result refused = millrace({"adapter", "--run=second", "--out=given"});
   EXPECT_EQ(refused.exit_code, 2);
-  EXPECT_THAT(refused.err, HasSubstr("adapter_model.safetensors is a file that is read, and would be replaced"));
+  EXPECT_THAT(refused.err, HasSubstr("adapter_model.safetensors is an input file, which the output would replace"));
   EXPECT_TRUE(read_text(file) == before) << "the given adapter has other bytes";
   EXPECT_EQ(millrace({"adapter", "--run=second", "--out=other"}).exit_code, 0);
 }
