@@ -144,7 +144,7 @@ TEST(PairPrompt, SaysWhatDoesNotFit) {
   EXPECT_THAT(prompt_problems(config).front().where, HasSubstr("answer_token_ids"));
   config.answer_token_ids = {3, 3, 5};
   EXPECT_THAT(prompt_problems(config).front().what, HasSubstr("three different"));
-  EXPECT_THAT(prompt_problems(config).back().what, HasSubstr("not two images"));
+  EXPECT_THAT(prompt_problems(config).back().what, HasSubstr("but two images take"));
   config.answer_token_ids = {3, 4, 999};
   config.prompt_token_ids = {1, 258, 2, 258, -5};
   EXPECT_THAT(prompt_problems(config).front().what, HasSubstr("token 999"));

@@ -299,7 +299,7 @@ TEST(Rules, BatchesThatTakeLongToTheDevice) {
   expect_gain(first(e, "copy_bound"), 0.3 * 2 / 11.5);
   e.copied_floats = 0;
   EXPECT_FALSE(first(e, "copy_bound").gain) << "bytes already";
-  EXPECT_THAT(first(e, "copy_bound").remedy, testing::StartsWith("smaller crops"));
+  EXPECT_THAT(first(e, "copy_bound").remedy, testing::StartsWith("use smaller crops"));
 }
 
 TEST(Rules, AGpuThatWaitsForTheHostOrIsHot) {

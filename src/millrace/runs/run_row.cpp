@@ -122,7 +122,8 @@ void add_rate(const Json& json, RunRow& row) {
 // True if the summary is about the last step in the log. False if the run was resumed after the summary was written and has
 // logged steps since.
 bool is_of_last_step(const Json& summary, const Run::LastLines& last) {
-  return summary.is_object() && count_at(summary, {"steps"}) >= count_at(last.step, {"step"});
+  if (!summary.is_object()) return false;
+  return !number_at(summary, {"steps"}) || count_at(summary, {"steps"}) >= count_at(last.step, {"step"});
 }
 
 // Adds speed and findings. They come from the summary, or from the log if the run was resumed after the summary was written.
