@@ -257,6 +257,7 @@ std::vector<fs::path> files_of(const Part& part, const std::vector<std::string>&
   }
   if (found.empty()) refuse_part(part, "no file is named", "give files or a pattern");
   std::vector<std::string_view> sorted;
+  sorted.reserve(found.size());
   for (const fs::path& path : found) sorted.emplace_back(path.native());
   std::ranges::sort(sorted);
   const auto repeated = static_cast<std::int64_t>(sorted.end() - std::unique(sorted.begin(), sorted.end()));
