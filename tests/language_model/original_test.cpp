@@ -82,7 +82,7 @@ TEST_F(Original, ACheckpointSaysAllThatItsModelNeeds) {
   Loaded loaded = load("checkpoint.pt");
   EXPECT_LT(apart(loaded), 1e-5);
   EXPECT_THAT(loaded.which, HasSubstr("model_state_dict"));
-  EXPECT_THAT(said_, HasSubstr("recipe.embedding_scale false"));
+  EXPECT_THAT(said_, HasSubstr("recipe.embedding_scale is false"));
   EXPECT_THAT(said_, HasSubstr("vocabulary of 10 tokens"));
   auto& model = dynamic_cast<LanguageModel&>(unguarded(*loaded.recipe));
   GenerateConfig greedy;
@@ -101,7 +101,7 @@ TEST_F(Original, AStateDictIsTheSameOrRefused) {
   EXPECT_THAT(said_, HasSubstr("does not say whether its embeddings are scaled"));
   EXPECT_THAT(refusal("state.pt"), HasSubstr("do not say how many heads"));
   EXPECT_THAT(refusal("state.pt", {"--recipe.model_head=4", "--recipe.embedding_scale=true"}),
-              HasSubstr("need recipe.embedding_scale=false (position_embeddings.pe is of a model"));
+              HasSubstr("need recipe.embedding_scale=false (position_embeddings.pe comes from a model"));
   EXPECT_THAT(refusal("checkpoint.pt", {"--recipe.model_embd=64"}), HasSubstr("need recipe.model_embd=32"));
 }
 
