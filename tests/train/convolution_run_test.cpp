@@ -173,7 +173,7 @@ TEST_F(ConvolutionRun, TrialsThatTakeTooLongAreGivenUpAndThePlanSaysSo) {
   EXPECT_EQ(format->value, "fp32");
   if (!precision::hardware_has_fast_bf16(at::kCPU, nullptr)) return;  // this machine has nothing to try
   EXPECT_THAT(format->reason, testing::StartsWith("fp32: trials were given up after "));
-  EXPECT_THAT(format->reason, testing::HasSubstr("they may take 10 % of the run's "));
+  EXPECT_THAT(format->reason, testing::HasSubstr("they may take at most 10 % of the run's "));
   const Choice* const kernels = late.setup.plan().find("device.kernels");
   ASSERT_NE(kernels, nullptr);
   EXPECT_THAT(kernels->reason, testing::StartsWith("trials were given up after "));
