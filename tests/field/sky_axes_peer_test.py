@@ -52,7 +52,7 @@ class SkyAxesTest(FieldTest):
 
     def test_shared_files_are_refused_or_told(self):
         folder = self.shared("sky-axes")
-        self.refused(folder / "reversed_foreground", "100.000 to 115.000 MHz", "115.000 to 100.000 MHz", "other order", "signal/", "foreground/")
+        self.refused(folder / "reversed_foreground", "100.000 to 115.000 MHz", "115.000 to 100.000 MHz", "reverse order", "signal/", "foreground/")
         self.refused(folder / "other_band", "100.000 to 115.000 MHz", "160.000 to 175.000 MHz")
         self.refused(folder / "unit_as_text", "in Jy", "in K")
         self.assertIn("/index_map/freq can't be read", self.train(folder / "centre_width"))
