@@ -171,7 +171,7 @@ class Training(FieldTest):
             state = {prefix + name: value for name, value in own.items()}
             torch.save({"state_dict": state, "epoch": 3} if i % 2 else state, self.folder / "wrapped.pt")
             said, wrapped = self.state_of("wrapped.pt")
-            self.assertIn(" ignored: ", said, prefix)
+            self.assertIn(" are ignored (wrappers", said, prefix)
             self.assertEqual(wrapped, loss, prefix)
 
     def test_a_part_of_another_name_is_named_in_the_remedy_which_works(self):
