@@ -1,7 +1,7 @@
 // Every preset of every recipe is rehearsed on data of its shapes with few samples, predict() included where its input is a part
 // of a batch. What a small machine has no time or memory for is cut as it says in the table: rows of a batch, of a model of 7
-// billion weights the number of its blocks, and volumes to the size of a crop (attention over a volume of 96^3 takes a quarter of
-// an hour on two cores). Widths and lengths stay. MILLRACE_PRESETS=long takes those that need more than some seconds.
+// billion weights the number of its blocks, and volumes to the size of a crop (attention over a volume of 96^3 takes more than
+// ten minutes on two cores). Widths and lengths stay. MILLRACE_PRESETS=long takes those that need more than some seconds.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <unistd.h>

@@ -72,7 +72,7 @@ class Rehearsed final : public Recipe {
   torch::nn::Module& model() override { return *net_; }
   std::vector<Objective> objectives() override {
     return {{.optim = optim_, .loss = [this](const Batch& batch, const StepContext&) {
-               if (toy_.slip == Slips::slow && !net_->is_training()) std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+               if (toy_.slip == Slips::slow && !net_->is_training()) std::this_thread::sleep_for(std::chrono::milliseconds(2000));
                at::Tensor predicted = net_->first(batch["x"]);
                if (toy_.slip != Slips::unused_parameter) predicted = predicted + net_->second(batch["x"]);
                const at::Tensor error = predicted - batch["y"];

@@ -59,7 +59,8 @@ class CsvWriter {
  public:
   // Continues an existing file with the same columns. Drops an incomplete row and, for a run resumed at step `keep_through`, the
   // rows after that step. If the file or `columns` has additional columns at the end, the table has those columns too, with
-  // empty cells in the rows that lack values. A file with other columns is renamed to "<path>.old".
+  // empty cells in the rows that lack values. A file with other columns is renamed to "<path>.old", or to
+  // "<path>.old.2" and so on if that name is taken.
   CsvWriter(Fs& fs, const std::filesystem::path& path, std::vector<std::string> columns, Warn warn,
             std::optional<std::int64_t> keep_through = std::nullopt);
   void row(std::int64_t step, std::span<const std::string> cells);  // `cells`: the values; the last ones may be missing
