@@ -5,7 +5,8 @@
 
 LibTorch's headers take seconds in each file, so they are compiled once, ahead of each header that includes them itself, directly or
 through headers of ours. That hides no include that is missing: all includes are read before the first line of the header that could need
-one, and the headers that it includes are compiled alone too (or with their own sources: BUILD/headers-proven.txt).
+one, and the headers that it includes are compiled alone too (or with their own sources: BUILD/headers-proven.txt). For the same reason a
+header may be compiled in the file of a header that includes it, before that header.
 """
 import argparse
 import hashlib
@@ -90,6 +91,36 @@ def without_folders(compiler):
     return [word for at, word in enumerate(compiler) if not word.startswith(("-I", "-isystem")) and compiler[at - 1] != "-isystem"]
 
 
+def chains(found, includes):
+    """The headers of `found` in lists that a file each includes in order: each header is sure to include those before it.
+
+    As few and as cheap files as possible: Kuhn's matching of headers with headers that include them, the costly headers first. What a
+    header includes stands for its cost."""
+    def joins(header, other):
+        return (header != other and header in includes.below(other) and other not in includes.below(header) and found[header] == found[other]
+                and includes.ahead_of(header) == includes.ahead_of(other))
+
+    following = {header: [other for other in sorted(found) if joins(header, other)] for header in found}
+    before = {}  # {header: the header right before it}
+
+    def match(header, tried):
+        for other in following[header]:
+            if other not in tried:
+                tried.add(other)
+                if other not in before or match(before[other], tried):
+                    before[other] = header
+                    return True
+        return False
+
+    for header in sorted(found, key=lambda header: (-len(includes.below(header)), header)):
+        match(header, set())
+    for last in sorted(set(found) - set(before.values())):
+        chain = [last]
+        while chain[0] in before:
+            chain.insert(0, before[chain[0]])
+        yield chain
+
+
 def ninja(found, includes):
     """{file: text} of build.ninja and the sources that it names."""
     text, files = ["rule compile\n  command = $compiler -MD -MF $out.d -o $out -c $in\n  depfile = $out.d\n  deps = gcc\n  description = $about\n"], {}
@@ -98,7 +129,8 @@ def ninja(found, includes):
         quoted = shlex.join(compiler).replace("$", "$$")
         text.append(f"build {out}: compile {source}{needs}\n  compiler = {quoted}\n  about = {about}\n")
 
-    for header, compiler in sorted(found.items()):
+    for chain in chains(found, includes):
+        header, compiler = chain[-1], found[chain[-1]]
         ahead, flags, needs = includes.ahead_of(header), [], ""
         if ahead:
             name = f"ahead-{hashlib.sha256(repr((without_folders(compiler), ahead)).encode()).hexdigest()[:12]}.h"
@@ -107,8 +139,8 @@ def ninja(found, includes):
                 compile_file(f"{name}.gch", name, [*compiler, "-x", "c++-header"], f"Compiling ahead {' '.join(ahead)}")
             flags, needs = ["-Winvalid-pch", "-Werror=invalid-pch", "-include", name], f" | {name}.gch"
         source = header.replace("/", "-") + ".cpp"
-        files[source] = f"#include <{header}>\n"
-        compile_file(f"{source}.o", source, [*compiler, *flags], f"Compiling alone {header}", needs)
+        files[source] = "".join(f"#include <{each}>\n" for each in chain)
+        compile_file(f"{source}.o", source, [*compiler, *flags], f"Compiling alone {', '.join(chain)}", needs)
     files["build.ninja"] = "\n".join(text)
     return files
 

@@ -71,6 +71,16 @@ class Ahead(Headers):
         self.assertIn("millrace-detail-loose.h.cpp", self.files(above))
         self.assertNotIn("millrace-detail-loose.h.cpp", self.files(above, proven=[loose]))
 
+    def test_a_header_shares_the_file_of_a_header_that_is_sure_to_include_it(self):
+        low = self.header("low.h", "#pragma once\n")
+        middle = self.header("middle.h", f'#pragma once\n#include "{low}"\n')
+        top = self.header("top.h", f'#pragma once\n#include "{middle}"\n')
+        maybe = self.header("maybe.h", f'#pragma once\n#ifdef X\n#include "{top}"\n#endif\n')
+        files = self.files(low, middle, top, maybe)
+        self.assertEqual(files["millrace-top.h.cpp"], f"#include <{low}>\n#include <{middle}>\n#include <{top}>\n")
+        self.assertEqual(files["millrace-maybe.h.cpp"], f"#include <{maybe}>\n")
+        self.assertEqual(sorted(name for name in files if name.endswith(".cpp")), ["millrace-maybe.h.cpp", "millrace-top.h.cpp"])
+
 
 @unittest.skipUnless(shutil.which("g++") and shutil.which("ninja"), "g++ or ninja is missing")
 class Compiled(Headers):
@@ -92,6 +102,13 @@ class Compiled(Headers):
         for header in (missing, late, loose):
             self.assertRegex(said, f"{header}:\\d+:\\d+: error: .at. ", said)
         self.assertEqual(said.count("FAILED"), 3, said)
+
+    def test_a_header_is_not_proven_by_those_before_it_in_its_file(self):
+        low = self.header("low.h", "#pragma once\n" + USES)  # lacks an include
+        top = self.header("top.h", f'#pragma once\n#include <{HEAVY}>\n#include "{low}"\n')
+        status, said = self.compile_all(low, top)
+        self.assertEqual(status, 1, said)
+        self.assertRegex(said, f"{low}:\\d+:\\d+: error: .at. ", said)
 
 
 if __name__ == "__main__":
