@@ -1,14 +1,16 @@
 """What `headrace doctor` costs in ordinary scripts, and whether it names the faults planted in them and what their remedies gain.
 
     python bench/headrace/doctor/measure.py clean  [--scripts gan ...]  [--rounds 5] [--json FILE]
-    python bench/headrace/doctor/measure.py faults [--faults saves ...] [--rounds 3] [--json FILE] [--traceml]
+    python bench/headrace/doctor/measure.py faults [--faults saves ...] [--rounds 3] [--json FILE]
+    python bench/headrace/doctor/measure.py traceml [--faults saves ...] [--json FILE]
 
 Run by tools/python-peer, or by a Python that has torch, lightning, transformers, accelerate and tensorboard; HEADRACE_LIBRARY names the
 library of a build. A script runs in a folder of its own. It says on stderr how long its loop took; what it prints on stdout must be equal
 with and without the doctor.
 
 clean: plain and below the doctor in turns; cost by the medians of the loop's wall and CPU time. faults: the planted script below the
-doctor, its first finding applied by remedies.py, then the planted and the mended script in turns without the doctor.
+doctor, its first finding applied by remedies.py, then the planted and the mended script in turns without the doctor. traceml: what TraceML,
+installed beside this Python, says of the planted scripts.
 """
 import argparse
 import json
@@ -21,6 +23,7 @@ import tempfile
 from pathlib import Path
 from statistics import median
 
+import traceml
 from faults import FAULTS, mended_by_hand, planted
 from remedies import NotApplicable, applied
 
@@ -92,7 +95,7 @@ def clean(options):
         rows.append(row)
         print(f"{row['script']:<18} {row['step_ms']:6.1f} ms a step  losses {'equal' if row['equal'] else 'DIFFER'}  accounts / wall {row['accounts_over_wall']:.4f}  "
               f"cost {100 * row['cost']['wall']:+.1f} % wall, {100 * row['cost']['cpu']:+.1f} % CPU  findings: {', '.join(row['findings']) or '-'}", flush=True)
-    return rows
+    return rows, lambda row: not row["equal"] or row["findings"] or abs(row["accounts_over_wall"] - 1) > 0.01
 
 
 def interval_of(finding):
@@ -110,6 +113,10 @@ def mended(text, fault, finding):
         if not fault.by_hand:
             raise
         return mended_by_hand(text, fault, interval_of(finding)), [], {}, "by hand"
+
+
+def wanted(options):
+    return [fault for fault in FAULTS if not options.faults or fault.name in options.faults]
 
 
 def examine(fault, options):
@@ -136,14 +143,6 @@ def examine(fault, options):
     return row
 
 
-def told_by_traceml(fault):
-    """What TraceML says of the planted script in its summary."""
-    with Folder(planted((HERE / "scripts" / f"{fault.script}.py").read_text(), fault)) as folder:
-        done = subprocess.run([str(Path(sys.executable).with_name("traceml")), "run", "--mode", "summary", "train.py"], cwd=folder.path, env=ENVIRONMENT, text=True,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, timeout=900)
-        return done.stdout
-
-
 def show(row):
     def part(share):
         return f"{100 * share:5.1f} %" if share is not None else "      -"
@@ -158,36 +157,44 @@ def sums(rows):
         print(f"gain within 25 %: {sum(error <= 0.25 for error in errors)} of {len(errors)}; median error {100 * median(errors):.0f} %")
 
 
+def faults(options):
+    rows = []
+    for fault in wanted(options):
+        rows.append(examine(fault, options))
+        show(rows[-1])
+    sums(rows)
+    return rows, lambda row: not row["first"]
+
+
+def traceml_of_faults(options):
+    """What TraceML says of the planted scripts: as they are, and with TraceML's lines in them."""
+    rows = []
+    for fault in wanted(options):
+        text = planted((HERE / "scripts" / f"{fault.script}.py").read_text(), fault)
+        row = {"fault": fault.name, "cause": fault.cause}
+        for how, script in {"unchanged": text, "with its lines": traceml.with_step_lines(text, fault.script)}.items():
+            with Folder(script) as folder:
+                row[how] = traceml.told(folder.path, ENVIRONMENT)
+            print(f"{fault.name:<24} {fault.cause:<18} {how:<15} {'; '.join(f'{key}: {text}' for key, text in row[how].items())}", flush=True)
+        rows.append(row)
+    return rows, lambda row: False
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["clean", "faults"])
+    parser.add_argument("what", choices=["clean", "faults", "traceml"])
     parser.add_argument("--scripts", nargs="+")
     parser.add_argument("--faults", nargs="+", choices=[fault.name for fault in FAULTS])
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--traceml", action="store_true", help="also what TraceML says, where it is installed beside this Python")
     parser.add_argument("--json", metavar="FILE", type=Path)
     parser.add_argument("--threads", type=int, help="of torch in all runs; beside other programs two threads wait for each other most of the time")
     options = parser.parse_args()
     if options.threads:
         ENVIRONMENT["OMP_NUM_THREADS"] = str(options.threads)
-    if options.what == "clean":
-        rows = clean(options)
-    else:
-        rows = []
-        for fault in FAULTS:
-            if options.faults and fault.name not in options.faults:
-                continue
-            rows.append(examine(fault, options))
-            if options.traceml:
-                rows[-1]["traceml"] = told_by_traceml(fault)
-            show(rows[-1])
-            if options.json:
-                options.json.write_text(json.dumps({"load": os.getloadavg(), "rows": rows}, indent=1))
-        sums(rows)
+    rows, is_bad = {"clean": clean, "faults": faults, "traceml": traceml_of_faults}[options.what](options)
     if options.json:
         options.json.write_text(json.dumps({"load": os.getloadavg(), "rows": rows}, indent=1))
-    bad = [row for row in rows if (not row["equal"] or row["findings"] or abs(row["accounts_over_wall"] - 1) > 0.01 if options.what == "clean" else not row["first"])]
-    return 1 if bad else 0
+    return 1 if any(map(is_bad, rows)) else 0
 
 
 if __name__ == "__main__":
