@@ -449,6 +449,21 @@ class Follow(unittest.TestCase):
             self.assertEqual(fake.runs["x"]["metrics"]["val_loss"], {2: 2.5, 3: 2.25})
             self.assertEqual((fake.runs["x"]["status"], fake.runs["x"]["params"]), ("FINISHED", {"optim.learning_rate": 0.001}))
 
+    def test_steps_that_a_resume_makes_again(self):
+        with tempfile.TemporaryDirectory() as folder:
+            run, wandb, fake = make_run(Path(folder) / "a"), FakeWandb(), FakeMlflow()
+            module = {"mlflow": types.SimpleNamespace(MlflowClient=lambda: fake)}
+            write_log(run, FIRST)
+            self.assertEqual(self.follow({"wandb": wandb.module}, str(run), "--to", "wandb", "--once"), "3 steps sent to wandb\n")
+            self.assertEqual(self.follow(module, str(run), "--to", "mlflow", "--once"), "3 steps sent to mlflow\n")
+            self.assertEqual(fake.runs["x"]["metrics"]["loss"], {1: 3.0, 3: 9.0})
+            write_log(run, FIRST + RESUMED)
+            self.assertEqual(self.follow({"wandb": wandb.module}, str(run), "--to", "wandb", "--once"),
+                             "0 steps sent to wandb. A resume made 1 steps again; wandb takes no step twice and keeps their first values\n")
+            self.assertEqual(self.follow(module, str(run), "--to", "mlflow", "--once"), "1 steps sent to mlflow\n")
+            self.assertEqual(fake.runs["x"]["metrics"]["loss"], {1: 3.0, 3: 2.0})
+            self.assertEqual(self.follow(module, str(run), "--to", "mlflow", "--once"), "0 steps sent to mlflow\n")
+
     def test_what_a_running_run_logs_later_is_sent_by_the_next_once(self):
         with tempfile.TemporaryDirectory() as folder:
             run, fake = make_run(Path(folder) / "a", DONE), FakeMlflow()
@@ -468,7 +483,7 @@ class Follow(unittest.TestCase):
             run, sent = make_run(Path(folder) / "a"), []
             write_log(run, FIRST[:3])
             (run / "lock").write_text("")
-            tracker = types.SimpleNamespace(last_step=-1, log=lambda step, values: sent.append(step), finish=lambda state: sent.append(state))
+            tracker = types.SimpleNamespace(last_step=-1, last_part=None, log=lambda part, step, values: sent.append(step), finish=lambda state: sent.append(state))
             lock = open(run / "lock")
             fcntl.flock(lock, fcntl.LOCK_EX)
 
