@@ -184,7 +184,7 @@ PairModel& ImagePairs::model() {
     const auto named = activation_of_base(recipe_);
     recipe_.vision_activation = named.value_or(Activation::quick_gelu);
     if (named && *named != Activation::quick_gelu)
-      context_.note("the tower's activation is " + config::detail::Codec<Activation>::write(*named).get<std::string>() +
+      context_.note("the tower's activation is " + config::write(*named).get<std::string>() +
                     ", as config.json of recipe.base_weights names it");
   }
   model_ = std::make_shared<PairModel>(recipe_, context_.seed, is_frozen(), context_.fused(), at::kCPU, type);
