@@ -52,7 +52,7 @@ class _Wandb:
             raise PackageError(f"wandb can't be imported: {error}", "headrace follow --to wandb", "pip install wandb, then wandb login") from error
         self._run = wandb.init(id=identity, resume="allow", project=project, name=str(run.folder), config=run.config)
         self.last_step = int(self._run.step) - 1  # wandb counts the next step
-        self.last_part = None  # wandb drops values of a step that is not above the last one
+        self.last_part: int | None = None  # wandb drops values of a step that is not above the last one
 
     def log(self, part: int, step: int, values: dict[str, float]) -> None:
         self._run.log(values, step=step)
@@ -63,6 +63,7 @@ class _Wandb:
 
 class _Mlflow:
     TAG = "headrace.run"
+    last_part: int | None
     REACHED = "headrace.step"  # "<part>:<step>" of what was sent last
 
     def __init__(self, run: Run, identity: str, project: str):

@@ -288,6 +288,17 @@ class ChangesNothing(unittest.TestCase):
             self.assertEqual([tables.open_file("e"), tables.open_file("f", "a"), tables.open_file(filename="g", mode="w")], ["opened"] * 3)
         self.assertEqual(seen, [("open", name) for name in (b"b", b"c", b"d", "f", "g")])
 
+    @unittest.skipUnless(importlib.util.find_spec("h5py"), "there is no h5py in this Python")
+    def test_h5py_opens_its_files_by_the_functions_that_are_wrapped(self):
+        import h5py
+        seen, path = [], self.folder / "a.h5"
+        with unittest.mock.patch.object(h5py.h5f, "open", h5py.h5f.open), unittest.mock.patch.object(h5py.h5f, "create", h5py.h5f.create):
+            trial.Trial.__new__(trial.Trial).imported("h5py", h5py)
+            with unittest.mock.patch("sys.audit", lambda event, *_: seen.append((event, mode))):
+                for mode in ("w", "r", "a", "r+"):
+                    h5py.File(path, mode).close()
+        self.assertEqual(seen, [("open", "w"), ("open", "a"), ("open", "r+")])
+
     def test_a_loader_without_workers_gets_no_argument_about_them(self):
         self.assertEqual(trial.with_workers_right({"num_workers": 0, "prefetch_factor": 4, "persistent_workers": True, "shuffle": True}), {"num_workers": 0, "shuffle": True})
 
