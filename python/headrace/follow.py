@@ -82,7 +82,7 @@ class _Mlflow:
             self._client.update_run(self._id, status="RUNNING")
         else:
             self._id = self._client.create_run(number, tags={self.TAG: identity, "mlflow.runName": str(run.folder)}).info.run_id
-            self.last_part, self.last_step = 1, -1
+            self.last_part, self.last_step = 0, -1
             for section, keys in run.config.items():
                 for key, value in keys.items() if isinstance(keys, dict) else ():
                     self._client.log_param(self._id, f"{section}.{key}", value)
