@@ -28,7 +28,8 @@ Starts COMMAND (python train.py, torchrun ..., accelerate launch ...) again and 
 DataLoader (workers, batches ahead, pinned memory), for torch's threads and for the environment, and says which lines to change.
 
 The script is not changed. Each trial runs in a copy of the current folder (files above 16 MB are linked, not copied), with trackers off,
-and is ended after its steps. A trial in which Python, torch or safetensors would write a file anywhere else is ended before it does.
+and is ended after its steps. A trial in which Python, torch, safetensors, h5py, PyTables or sqlite3 would write a file anywhere else
+is ended before it does.
 
   --steps N     steps of a trial in the comparison at the end; those of the search have a quarter (200)
   --minutes M   begin no further trial of the search after this time (30)
@@ -133,13 +134,18 @@ class Trials:
         found = json.loads(result.read_text()) if result.exists() else {"failure": f"it ended with exit code {code}: {' '.join(said)}" if code else "it trained nothing that is watched"}
         if found.get("linked"):
             raise UsageError(f"the script would write {found['writes']} in each trial, and that is your own file", "headrace tune",
-                             "files above 16 MB and folders of more than 1,000 entries are linked into the copy, not copied: name another file by the script's arguments, or move this one away")
+                             "files above 16 MB and folders of more than 1,000 entries are linked into the copy, not copied: name another file by the script's arguments, or move this one away" + only_read(found["writes"]))
         if "writes" in found:
-            raise UsageError(f"the script would write {found['writes']} in each trial", "headrace tune", "give it a place in the current folder by its arguments, or allow it: headrace tune --writes ...")
+            raise UsageError(f"the script would write {found['writes']} in each trial", "headrace tune", "give it a place in the current folder by its arguments, or allow it: headrace tune --writes ..." + only_read(found["writes"]))
         if "failure" in found:
             return Measured(failure=found["failure"])
         shares = found["shares"]
         return Measured(found["step_ms"], shares.get("data_wait", 0.0), sum(shares.get(name, 0.0) for name in ("forward", "backward", "optimizer")))
+
+
+def only_read(path: str) -> str:
+    """What to do about a database that the script only reads, which can't be told from one that it writes to."""
+    return '; if the script only reads this database: sqlite3.connect("file:PATH?mode=ro", uri=True)' if scratch.is_database(path) else ""
 
 
 def _with_parent() -> None:

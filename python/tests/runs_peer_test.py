@@ -16,9 +16,10 @@ import unittest
 import unittest.mock
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path[:0] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).resolve().parent)]
 import headrace
 from headrace import _predict, _safetensors, follow
+from trackers import FakeMlflow, FakeWandb
 
 try:
     import numpy
@@ -367,57 +368,6 @@ class Train(unittest.TestCase):
             self.assertIn(following, caught.exception.next)
 
 
-class FakeWandb:
-    """A wandb whose runs outlive their processes, by id."""
-
-    def __init__(self):
-        self.runs, self.asked = {}, []
-        self.module = types.SimpleNamespace(init=self.init)
-
-    def init(self, **words):
-        self.asked.append(words)
-        rows = self.runs.setdefault(words["id"], {})
-        ended = []
-        return types.SimpleNamespace(step=max(rows, default=-1) + 1, log=lambda values, step: rows.__setitem__(step, values), finish=lambda exit_code: ended.append(exit_code))
-
-
-class FakeMlflow:
-    """An MlflowClient with one experiment."""
-
-    def __init__(self):
-        self.runs = {}
-
-    def get_experiment_by_name(self, name):
-        return None
-
-    def create_experiment(self, name):
-        return "1"
-
-    def search_runs(self, experiments, filter_string):
-        wanted = filter_string.split("'")[1]
-        return [types.SimpleNamespace(info=types.SimpleNamespace(run_id=key), data=types.SimpleNamespace(tags=run["tags"]))
-                for key, run in self.runs.items() if run["tags"]["headrace.run"] == wanted]
-
-    def create_run(self, experiment, tags):
-        self.runs["x"] = {"tags": dict(tags), "metrics": {}, "params": {}}
-        return types.SimpleNamespace(info=types.SimpleNamespace(run_id="x"))
-
-    def update_run(self, run, status):
-        self.runs[run]["status"] = status
-
-    def log_param(self, run, key, value):
-        self.runs[run]["params"][key] = value
-
-    def log_metric(self, run, key, value, step):
-        self.runs[run]["metrics"].setdefault(key, {})[step] = value
-
-    def set_tag(self, run, key, value):
-        self.runs[run]["tags"][key] = str(value)
-
-    def set_terminated(self, run, status):
-        self.runs[run]["status"] = status
-
-
 class Follow(unittest.TestCase):
     def follow(self, module, *words):
         with unittest.mock.patch.dict(sys.modules, module), contextlib.redirect_stdout(io.StringIO()) as said:
@@ -449,6 +399,21 @@ class Follow(unittest.TestCase):
             self.assertEqual(fake.runs["x"]["metrics"]["val_loss"], {2: 2.5, 3: 2.25})
             self.assertEqual((fake.runs["x"]["status"], fake.runs["x"]["params"]), ("FINISHED", {"optim.learning_rate": 0.001}))
 
+    def test_steps_that_a_resume_makes_again(self):
+        with tempfile.TemporaryDirectory() as folder:
+            run, wandb, fake = make_run(Path(folder) / "a"), FakeWandb(), FakeMlflow()
+            module = {"mlflow": types.SimpleNamespace(MlflowClient=lambda: fake)}
+            write_log(run, FIRST)
+            self.assertEqual(self.follow({"wandb": wandb.module}, str(run), "--to", "wandb", "--once"), "3 steps sent to wandb\n")
+            self.assertEqual(self.follow(module, str(run), "--to", "mlflow", "--once"), "3 steps sent to mlflow\n")
+            self.assertEqual(fake.runs["x"]["metrics"]["loss"], {1: 3.0, 3: 9.0})
+            write_log(run, FIRST + RESUMED)
+            self.assertEqual(self.follow({"wandb": wandb.module}, str(run), "--to", "wandb", "--once"),
+                             "0 steps sent to wandb. A resume made 1 steps again; wandb takes no step twice and keeps their first values\n")
+            self.assertEqual(self.follow(module, str(run), "--to", "mlflow", "--once"), "1 steps sent to mlflow\n")
+            self.assertEqual(fake.runs["x"]["metrics"]["loss"], {1: 3.0, 3: 2.0})
+            self.assertEqual(self.follow(module, str(run), "--to", "mlflow", "--once"), "0 steps sent to mlflow\n")
+
     def test_what_a_running_run_logs_later_is_sent_by_the_next_once(self):
         with tempfile.TemporaryDirectory() as folder:
             run, fake = make_run(Path(folder) / "a", DONE), FakeMlflow()
@@ -468,7 +433,7 @@ class Follow(unittest.TestCase):
             run, sent = make_run(Path(folder) / "a"), []
             write_log(run, FIRST[:3])
             (run / "lock").write_text("")
-            tracker = types.SimpleNamespace(last_step=-1, log=lambda step, values: sent.append(step), finish=lambda state: sent.append(state))
+            tracker = types.SimpleNamespace(last_step=-1, last_part=None, log=lambda part, step, values: sent.append(step), finish=lambda state: sent.append(state))
             lock = open(run / "lock")
             fcntl.flock(lock, fcntl.LOCK_EX)
 

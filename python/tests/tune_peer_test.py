@@ -4,10 +4,12 @@ import importlib.util
 import io
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
+import types
 import unittest
 import unittest.mock
 from pathlib import Path
@@ -240,6 +242,62 @@ class ChangesNothing(unittest.TestCase):
         os.chdir(copy)
         self.addCleanup(os.chdir, "/")
         self.assertTrue(guard.is_linked("last.pt") and not guard.is_linked("new.pt"))
+
+    def test_a_database_is_copied_and_not_linked(self):
+        mine = self.folder / "mine"
+        mine.mkdir()
+        for name, begins in (("a.db", b"SQLite format 3\0"), ("a.db-wal", b""), ("b.db", b"HDF")):
+            (mine / name).write_bytes(begins)
+            os.truncate(mine / name, 2000)
+        with unittest.mock.patch.object(scratch, "LARGE", 1000):
+            scratch.copy_of(mine, self.folder / "copy")
+            with unittest.mock.patch.object(scratch, "LARGE_DATABASE", 1000):
+                scratch.copy_of(mine, self.folder / "second")
+        links = {place: [name for name in sorted(os.listdir(self.folder / place)) if (self.folder / place / name).is_symlink()] for place in ("copy", "second")}
+        self.assertEqual(links, {"copy": ["b.db"], "second": ["a.db", "b.db"]})
+
+    def test_a_database_outside_of_the_copy_is_not_opened_for_writing(self):
+        mine, copy = self.folder / "mine", self.folder / "copy"
+        mine.mkdir()
+        copy.mkdir()
+        (copy / "large.db").symlink_to(mine / "large.db")
+        with contextlib.closing(sqlite3.connect(mine / "large.db")) as database:
+            database.execute("create table rows (x)")
+        for everywhere in (False, True):
+            refused = []
+            guard = trial.Guard([str(copy)], str(mine), refused.append, everywhere=everywhere)
+            for path in (copy / "new.db", ":memory:", "", f"file:{mine}/large.db?mode=ro", f"file:{copy}/large.db?immutable=1"):
+                guard("sqlite3.connect", (path,))
+            self.assertEqual(refused, [])
+            for path in (copy / "large.db", f"file:{copy}/large.db", f"file://{copy}/large.db?mode=rw", bytes(copy / "large.db")):
+                guard("sqlite3.connect", (path,))
+            self.assertEqual(len(refused), 4)
+        with unittest.mock.patch("os.access", lambda path, mode: False):  # root may write all
+            self.assertEqual(trial.database_file(str(mine / "large.db")), ())
+        self.assertIn("mode=ro", tune.only_read(str(mine / "large.db")))
+
+    def test_a_file_that_a_library_in_c_opens_is_seen(self):
+        seen = []
+        trying = trial.Trial.__new__(trial.Trial)
+        h5f = types.SimpleNamespace(ACC_RDWR=1, open=lambda name, flags=1, fapl=None: "opened", create=lambda name, flags=2: "made")
+        tables = types.SimpleNamespace(open_file=lambda filename, mode="r": "opened")
+        trying.imported("h5py", types.SimpleNamespace(h5f=h5f))
+        trying.imported("tables", tables)
+        with unittest.mock.patch("sys.audit", lambda event, path, mode, flags: seen.append((event, path))):
+            self.assertEqual([h5f.open(b"a", 0), h5f.open(b"b", flags=1, fapl=None), h5f.open(name=b"c"), h5f.create(b"d", 2)], ["opened"] * 3 + ["made"])
+            self.assertEqual([tables.open_file("e"), tables.open_file("f", "a"), tables.open_file(filename="g", mode="w")], ["opened"] * 3)
+        self.assertEqual(seen, [("open", name) for name in (b"b", b"c", b"d", "f", "g")])
+
+    @unittest.skipUnless(importlib.util.find_spec("h5py"), "there is no h5py in this Python")
+    def test_h5py_opens_its_files_by_the_functions_that_are_wrapped(self):
+        import h5py
+        seen, path = [], self.folder / "a.h5"
+        with unittest.mock.patch.object(h5py.h5f, "open", h5py.h5f.open), unittest.mock.patch.object(h5py.h5f, "create", h5py.h5f.create):
+            trial.Trial.__new__(trial.Trial).imported("h5py", h5py)
+            with unittest.mock.patch("sys.audit", lambda event, *_: seen.append((event, mode))):
+                for mode in ("w", "r", "a", "r+"):
+                    h5py.File(path, mode).close()
+        self.assertEqual(seen, [("open", "w"), ("open", "a"), ("open", "r+")])
 
     def test_a_loader_without_workers_gets_no_argument_about_them(self):
         self.assertEqual(trial.with_workers_right({"num_workers": 0, "prefetch_factor": 4, "persistent_workers": True, "shuffle": True}), {"num_workers": 0, "shuffle": True})

@@ -88,7 +88,7 @@ Picture draw_latent(const Shown& shown) {
       .caption = (drawn < channels ? std::to_string(drawn) + " of " + std::to_string(channels) + " channels, the "
                                    : std::string("All channels, the ")) +
                  "middle slice across depth. Blue is -" + significant(most, 3) + ", white 0, red " + significant(most, 3) +
-                 ": the same for all.",
+                 ". All pictures have these colours.",
       .columns = std::min<std::int64_t>(4, drawn),
       .images = {}};
   for (std::int64_t channel = 0; channel < drawn; ++channel) {

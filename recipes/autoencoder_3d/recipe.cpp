@@ -5,9 +5,7 @@
 #include <ATen/ops/full.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <string>
-#include <system_error>
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
@@ -19,6 +17,7 @@
 #include "recipes/autoencoder_3d/originals/pretrained.h"
 #include "recipes/autoencoder_3d/scaling.h"
 #include "recipes/autoencoder_3d/volume_look.h"
+#include "recipes/common/weights.h"
 
 namespace millrace::recipes::autoencoder_3d {
 namespace {
@@ -111,13 +110,8 @@ VolumeGan& Autoencoder3d::model() {
     const double parameters = autoencoder_parameters(recipe_) + (recipe_.adv_weight > 0 ? discriminator_parameters(recipe_) : 0);
     check_model_size(parameters, sizeof(float) * parameters, "recipe.channels, recipe.latent_channels, recipe.disc_channels");
     model_ = std::make_shared<VolumeGan>(recipe_, context_.seed, context_.fused());
-    std::error_code none;
-    const bool is_gone = !std::filesystem::exists(recipe_.pretrained, none);
-    if (!recipe_.pretrained.empty() && goes_on_ && is_gone) {
-      context_.note("recipe.pretrained does not exist any more and is not used: " + recipe_.pretrained);
-    } else if (!recipe_.pretrained.empty()) {
+    if (finds_weights(context_, "recipe.pretrained", recipe_.pretrained, goes_on_))
       context_.note(take_pretrained(*model_, recipe_.pretrained));
-    }
   }
   return *model_;
 }

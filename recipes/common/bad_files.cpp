@@ -21,7 +21,7 @@ void refuse_too_many(std::int64_t bad, std::int64_t all, const std::string& what
 std::string notice_of_bad(const std::vector<Problem>& problems, std::int64_t all, const std::string& what,
                           const DataConfig& input) {
   if (problems.empty()) return "";
-  const std::string policy = config::detail::Codec<data::BadSamples>::write(input.bad_samples).get<std::string>();
+  const std::string policy = config::write(input.bad_samples).get<std::string>();
   return with_commas(std::ssize(problems)) + " of " + with_commas(all) + " " + what +
          " can't be used, the first: " + problems.front().what +
          "; their samples are treated as data.bad_samples says: " + policy;

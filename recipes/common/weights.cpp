@@ -1,9 +1,19 @@
 #include "recipes/common/weights.h"
 
+#include <system_error>
+
 #include "millrace/base/field.h"
 #include "millrace/base/fs.h"
 
 namespace millrace::recipes {
+
+bool finds_weights(const Context& context, const std::string& key, const std::string& path, bool in_snapshot) {
+  if (path.empty()) return false;
+  std::error_code ignored;
+  if (!in_snapshot || std::filesystem::exists(path, ignored)) return true;
+  context.note(key + " does not exist any more and is not used: " + path);
+  return false;
+}
 
 Weights quiet_weights(const std::filesystem::path& from) {
   telemetry::Console quiet(telemetry::Console::Mode::quiet);

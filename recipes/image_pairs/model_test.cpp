@@ -30,7 +30,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 RecipeConfig preset(const std::string& name) {
-  Json tree = config::detail::Codec<RecipeConfig>::write(RecipeConfig{});
+  Json tree = config::write(RecipeConfig{});
   for (const auto& [known, values] : presets()) {
     if (known != name) continue;
     for (const auto& [key, value] : values.items()) {

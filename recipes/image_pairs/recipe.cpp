@@ -10,9 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <filesystem>
 #include <numeric>
-#include <system_error>
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
@@ -24,6 +22,7 @@
 #include "millrace/telemetry/counter.h"
 #include "millrace/train/recipe/config.h"
 #include "millrace/train/step/model_size.h"
+#include "recipes/common/weights.h"
 #include "recipes/image_pairs/baseline.h"
 #include "recipes/image_pairs/image_look.h"
 #include "recipes/image_pairs/loss.h"
@@ -184,18 +183,12 @@ PairModel& ImagePairs::model() {
     const auto named = activation_of_base(recipe_);
     recipe_.vision_activation = named.value_or(Activation::quick_gelu);
     if (named && *named != Activation::quick_gelu)
-      context_.note("the tower's activation is " + config::detail::Codec<Activation>::write(*named).get<std::string>() +
+      context_.note("the tower's activation is " + config::write(*named).get<std::string>() +
                     ", as config.json of recipe.base_weights names it");
   }
   model_ = std::make_shared<PairModel>(recipe_, context_.seed, is_frozen(), context_.fused(), at::kCPU, type);
   if (has_base) context_.note(load_base(*model_, recipe_));
-  std::error_code none;
-  const bool is_gone = !std::filesystem::exists(recipe_.adapter, none);
-  if (!recipe_.adapter.empty() && goes_on_ && is_gone) {
-    context_.note("recipe.adapter does not exist any more and is not used: " + recipe_.adapter);
-  } else if (!recipe_.adapter.empty()) {
-    context_.note(read_adapter(*model_, recipe_.adapter));
-  }
+  if (finds_weights(context_, "recipe.adapter", recipe_.adapter, goes_on_)) context_.note(read_adapter(*model_, recipe_.adapter));
   prompts_ = to_tensors({prompt_of(recipe_)}, context_.device);
   note_trained_parts();
   return *model_;

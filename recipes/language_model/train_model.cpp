@@ -13,12 +13,6 @@
 namespace millrace::recipes::language_model {
 namespace {
 
-// Returns the word that stands for a choice in a config.
-template <class Choice>
-Json word_of(Choice choice) {
-  return config::detail::Codec<Choice>::write(choice);
-}
-
 // Returns the run's config. It describes the model, so that commands can make the model again from the run folder.
 Json values_of(const std::vector<std::string>& sources, const TrainModelOptions& options, const ModelConfig& model) {
   Json values = {{"recipe.sources", sources},
@@ -28,7 +22,7 @@ Json values_of(const std::vector<std::string>& sources, const TrainModelOptions&
                  {"recipe.model_embd", model.width},
                  {"recipe.model_layer", model.layers},
                  {"recipe.model_head", model.heads},
-                 {"recipe.model_activation", word_of(model.activation)},
+                 {"recipe.model_activation", config::write(model.activation)},
                  {"recipe.embd_pdrop", model.embedding_dropout},
                  {"recipe.attn_pdrop", model.attention_dropout},
                  {"recipe.resid_pdrop", model.residual_dropout},
@@ -37,7 +31,7 @@ Json values_of(const std::vector<std::string>& sources, const TrainModelOptions&
                  {"recipe.embedding_scale", model.embedding_scale},
                  {"recipe.positions", model.learned_positions ? "learned" : "sinusoidal"},
                  {"recipe.position_scale", model.position_scale},
-                 {"recipe.attention", word_of(model.attention)},
+                 {"recipe.attention", config::write(model.attention)},
                  {"train.epochs", options.epochs},
                  {"train.seed", options.seed},
                  {"data.batch_size", options.batch_size},

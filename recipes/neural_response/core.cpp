@@ -238,4 +238,15 @@ at::Tensor Convnet::forward(const at::Tensor& x, bool last_frame_only, bool chan
   return y;
 }
 
+std::int64_t side_of_last_frame(const ModelConfig& config, std::int64_t side) {
+  if (config.adapter.type == AdapterType::adapter) side = config.adapter.grid_size;
+  if (config.convnet.type == ConvnetType::none) return side;
+  for (const StageConfig& stage : config.convnet.stages) {
+    std::int64_t main = (side + 2 * stage.padding[1] - stage.dilation * (stage.kernel_size[1] - 1) - 1) / stage.stride + 1;
+    if (stage.pool_stride > 0) main = (main - 2) / stage.pool_stride + 1;
+    side = std::min(main, (side - 1) / (stage.stride * std::max<std::int64_t>(1, stage.pool_stride)) + 1);
+  }
+  return side;
+}
+
 }  // namespace millrace::recipes::neural_response

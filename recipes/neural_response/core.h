@@ -77,4 +77,7 @@ class Convnet : public torch::nn::Module {
 // The frames of all rows as a batch of images, (N T, C, H, W). A copy is made only if `x` is a part of another tensor.
 [[nodiscard]] at::Tensor images_of(const at::Tensor& x);
 
+// The pixels along a side of the core's last frame, for a stimulus with `side` pixels; see StageConfig.
+[[nodiscard]] std::int64_t side_of_last_frame(const ModelConfig& config, std::int64_t side);
+
 }  // namespace millrace::recipes::neural_response

@@ -58,18 +58,6 @@ std::vector<std::int64_t> order_of_validation(std::int64_t count) {
   return order;
 }
 
-// The pixels along a side of the core's last frame, for a stimulus with `side` pixels; see StageConfig.
-std::int64_t side_of_last_frame(const ModelConfig& config, std::int64_t side) {
-  if (config.adapter.type == AdapterType::adapter) side = config.adapter.grid_size;
-  if (config.convnet.type == ConvnetType::none) return side;
-  for (const StageConfig& stage : config.convnet.stages) {
-    std::int64_t main = (side + 2 * stage.padding[1] - stage.dilation * (stage.kernel_size[1] - 1) - 1) / stage.stride + 1;
-    if (stage.pool_stride > 0) main = (main - 2) / stage.pool_stride + 1;
-    side = std::min(main, (side - 1) / (stage.stride * std::max<std::int64_t>(1, stage.pool_stride)) + 1);
-  }
-  return side;
-}
-
 // Returns the behaviour of a group. If the data has none, returns a matrix without columns, because the model takes a matrix.
 at::Tensor behavior_of(const Tensors& fields) {
   const auto found = fields.find("behavior");
@@ -240,8 +228,8 @@ void NeuralResponse::begin_with_pretrained() {
     return name.starts_with("adapters.") || name.starts_with("frontend.") || name.starts_with("convnet.");
   };
   const bool left_out = recipe_.freeze_vision && context_.config->snapshot.frozen == FrozenWeights::leave_out;
-  // A snapshot has these weights, unless it leaves frozen weights out.
-  if (!recipe_.pretrained.empty() && (!goes_on_ || left_out)) {
+  const bool in_snapshot = goes_on_ && !left_out;
+  if (finds_weights(context_, "recipe.pretrained", recipe_.pretrained, in_snapshot) && !in_snapshot) {
     const millrace::Weights weights = quiet_weights(recipe_.pretrained);
     const std::int64_t taken = take_pretrained(*model_, weights.models.begin()->second, weights.recipe.json, recipe_.pretrained);
     context_.note("pretrained: " + std::to_string(taken) + " tensors of adapters, frontend and convnet from " + weights.which);

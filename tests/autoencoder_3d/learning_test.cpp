@@ -101,7 +101,7 @@ TEST(AutoencoderLearning, TheDiscriminatorIsUntouchedUntilItJoins) {
   };
   const RunOutcome without = with(5, "without"), joined = with(1, "joined");
   const Tensors untouched = weights_of(without), trained = weights_of(joined);
-  Json tree = config::detail::Codec<RecipeConfig>::write(RecipeConfig{});
+  Json tree = config::write(RecipeConfig{});
   for (const auto& [preset, preset_values] : entry().presets) {
     if (preset != "smoke") continue;
     for (const auto& [key, value] : preset_values.items()) {

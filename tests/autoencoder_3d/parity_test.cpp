@@ -103,7 +103,7 @@ class AutoencoderParity : public ::testing::TestWithParam<Case> {
     batch_["eps"] = at::randn({c.rows, c.recipe.latent_channels, side / 4, side / 4, side / 4});
     snapshot::write_tensors(Fs::real(), folder_ / "weights.safetensors", weights);
     snapshot::write_tensors(Fs::real(), folder_ / "batch.safetensors", batch_);
-    std::ofstream(folder_ / "config.json") << config::detail::Codec<RecipeConfig>::write(c.recipe).dump();
+    std::ofstream(folder_ / "config.json") << config::write(c.recipe).dump();
     std::string command = (root / "tools/python-peer").string() + " " + (root / "tests/autoencoder_3d/parity.py").string();
     for (const char* file : {"config.json", "weights.safetensors", "batch.safetensors", "out.safetensors"})
       command += " " + (folder_ / file).string();

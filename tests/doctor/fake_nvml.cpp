@@ -43,6 +43,12 @@ int nvmlDeviceGetHandleByUUID(const char* id, void** device) {
   *device = handle(1);
   return 0;
 }
+int nvmlDeviceGetHandleByPciBusId_v2(const char* address, void** device) {
+  const bool first = std::strcmp(address, "0000:21:00.0") == 0;
+  if (!first && std::strcmp(address, "0000:41:00.0") != 0) return 6;
+  *device = handle(first ? 0 : 1);
+  return 0;
+}
 int nvmlDeviceGetName(void* device, char* text, unsigned size) { return copy(of(device).name, text, size); }
 int nvmlDeviceGetCudaComputeCapability(void*, int* major, int* minor) {
   *major = 9;

@@ -1,5 +1,6 @@
 #include "millrace/doctor/nvml.h"
 
+#include <dlfcn.h>
 #include <gmock/gmock.h>
 
 #include <cstdlib>
@@ -50,6 +51,21 @@ TEST(NvmlTest, CudaCountsAmongTheGpusThatItSees) {
   for (const char* none : {"", "-1", "GPU-c", "x", "0 1"}) EXPECT_FALSE(nvml->read(0, none)) << none;
   EXPECT_FALSE(nvml->read(1, "0"));
   EXPECT_FALSE(nvml->read(1, "0,nonsense"));
+}
+
+TEST(NvmlTest, WhereCudaIsInUseItSaysWhichGpuANumberMeans) {
+  const auto nvml = fake();
+  ASSERT_NE(nvml, nullptr);
+  EXPECT_EQ(nvml->read(0)->celsius, 41) << "the order of the driver";
+  void* const cuda = ::dlopen(FAKE_CUDA, RTLD_NOW);
+  ASSERT_NE(cuda, nullptr);
+  EXPECT_EQ(nvml->read(0)->celsius, 91) << "the fastest first";
+  EXPECT_EQ(nvml->read(1)->celsius, 41);
+  EXPECT_EQ(nvml->read(0, "0,1")->celsius, 91);
+  EXPECT_EQ(nvml->read(0, "GPU-b")->celsius, 91) << "an id needs no number";
+  EXPECT_FALSE(nvml->read(2));
+  ::dlclose(cuda);
+  EXPECT_EQ(nvml->read(0)->celsius, 41);
 }
 
 TEST(NvmlTest, WithoutALibraryOrADriverOneSentenceSaysSo) {

@@ -111,11 +111,8 @@ class PairParity : public ::testing::TestWithParam<Case> {
     torch::manual_seed(5);
     make_weights();
     make_batch();
-    std::ofstream(folder_ / "config.json") << Json{
-        {"recipe", config::detail::Codec<RecipeConfig>::write(c.recipe)},
-        {"frozen", c.frozen},
-        {"places",
-         {prompts_.first, prompts_.second}}}.dump();
+    std::ofstream(folder_ / "config.json")
+        << Json{{"recipe", config::write(c.recipe)}, {"frozen", c.frozen}, {"places", {prompts_.first, prompts_.second}}}.dump();
     std::string command = (root / "tools/python-peer").string() + " " + (root / "tests/image_pairs/parity.py").string();
     for (const char* file : {"config.json", "weights.safetensors", "batch.safetensors", "out.safetensors"})
       command += " " + (folder_ / file).string();

@@ -58,7 +58,7 @@ class PairPeft : public ::testing::TestWithParam<bool> {
     prompts_ = to_tensors({prompt_of(recipe_)}, at::kCPU);
     snapshot::write_tensors(Fs::real(), folder_ / "batch.safetensors",
                             {{"pixels", pixels_}, {"tokens", prompts_.tokens.repeat({2, 1})}});
-    std::ofstream(folder_ / "config.json") << config::detail::Codec<RecipeConfig>::write(recipe_).dump();
+    std::ofstream(folder_ / "config.json") << config::write(recipe_).dump();
   }
 
   // All blocks and the norm behind them, as published files have them.

@@ -7,6 +7,7 @@
 
 #include "millrace/base/error.h"
 #include "millrace/base/json.h"
+#include "millrace/data/sources/hdf5_source.h"
 #include "millrace/hdf5/file.h"
 #include "python.h"
 #include "tests/support/refusal.h"
@@ -126,6 +127,29 @@ with h5py.File(sys.argv[1], "w") as f:
       R"(import h5py, sys; f = h5py.File(sys.argv[1]); print([v.item() if hasattr(v, "item") else v for _, v in sorted(f.attrs.items())]))",
       {ours});
   EXPECT_EQ(read.output, "[-3, 240.0, 'allen_0216', True]\n");
+}
+
+// netCDF packs numbers so. Nothing else in the file tells packed numbers from others.
+TEST(Hdf5Interop, ASourceSaysWhichNumbersArePacked) {
+  MR_NEEDS_PYTHON("h5py, numpy");
+  const interop::ScratchFolder folder("interop-hdf5-packed");
+  const std::filesystem::path path = folder.path() / "packed.h5";
+  const auto made = run_python(R"(
+import h5py, numpy as np, sys
+with h5py.File(sys.argv[1], "w") as f:
+    f["t"], f["plain"] = np.zeros((4, 2), "i2"), np.zeros((4, 2), "f4")
+    f["t"].attrs.update(scale_factor=0.01, add_offset=0.0, _FillValue=np.array([-32767], "i2"))
+    f["plain"].attrs.update(scale_factor=1.0, _FillValue=np.float32("nan")))",
+                               {path.string()});
+  ASSERT_EQ(made.status, 0) << made.output;
+  const std::vector<std::filesystem::path> files = {path};
+  const data::Hdf5Source source(files, {{"t", "/t"}, {"plain", "/plain"}}, data::Hdf5Samples::row);
+  const std::string line =
+      "numbers of /t in " + path.string() +
+      " are read as stored, so apply in a map() what the attributes say: scale_factor 0.01, _FillValue -32767";
+  EXPECT_THAT(source.packed(), testing::ElementsAre(line));
+  EXPECT_EQ(source.read_as(), line) << "the plan of a run and millrace show have it";
+  EXPECT_EQ(data::Hdf5Source(files, {{"plain", "/plain"}}, data::Hdf5Samples::row).read_as(), "");
 }
 
 // What only other programs write: byte orders, virtual, compact and sparse data sets, filters the fast path does not know.

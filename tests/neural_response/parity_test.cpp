@@ -53,7 +53,7 @@ std::vector<Case> cases() {
   std::vector<Case> all;
   for (const ModulatorType type : {ModulatorType::convgru, ModulatorType::pc, ModulatorType::film, ModulatorType::concat,
                                    ModulatorType::stn, ModulatorType::none})
-    all.push_back({.name = config::detail::Codec<ModulatorType>::write(type), .recipe = small(type)});
+    all.push_back({.name = config::write(type), .recipe = small(type)});
   Case alone{.name = "behaviour_alone", .recipe = small(ModulatorType::convgru)};
   alone.recipe.adapter.type = AdapterType::none;
   alone.recipe.frontend.type = FrontendType::none;
@@ -112,7 +112,7 @@ class Parity : public ::testing::TestWithParam<Case> {
     for (const auto& named : model_->named_buffers()) weights[named.key()] = named.value();
     snapshot::write_tensors(Fs::real(), folder_ / "weights.safetensors", weights);
     snapshot::write_tensors(Fs::real(), folder_ / "batch.safetensors", data);
-    Json config = config::detail::Codec<RecipeConfig>::write(c.recipe);
+    Json config = config::write(c.recipe);
     config["behavior_dim"] = c.behavior;
     std::ofstream(folder_ / "config.json") << config.dump();
     std::string command = (root / "tools/python-peer").string() + " " + (root / "tests/neural_response/parity.py").string();
@@ -161,7 +161,7 @@ class Parity : public ::testing::TestWithParam<Case> {
 
   // The recipe's own loss of these weights and this batch, term by term.
   void expect_loss_of_the_recipe(BucketMean mean) {
-    const std::string word = config::detail::Codec<BucketMean>::write(mean);
+    const std::string word = config::write(mean);
     SCOPED_TRACE(word);
     RunConfig run;
     Context context;

@@ -390,7 +390,7 @@ class Borders:
 
 SAVES = {"transformers.trainer": ("Trainer", "_save_checkpoint"), "lightning.pytorch.trainer.trainer": ("Trainer", "save_checkpoint"),
          "pytorch_lightning.trainer.trainer": ("Trainer", "save_checkpoint"), "accelerate.accelerator": ("Accelerator", "save_state")}
-MODULES = ("torch", "safetensors.torch", "torch.utils.tensorboard.writer", "tensorboardX.writer", "wandb.sdk.wandb_run", "mlflow.tracking.fluent", *SAVES)
+MODULES = ("torch", "safetensors.torch", "h5py", "tables", "torch.utils.tensorboard.writer", "tensorboardX.writer", "wandb.sdk.wandb_run", "mlflow.tracking.fluent", *SAVES)
 
 
 class Finder:

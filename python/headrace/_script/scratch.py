@@ -8,10 +8,12 @@ from pathlib import Path
 from headrace.errors import UsageError
 
 LARGE = 16 << 20     # bytes; larger files are linked, not copied
+LARGE_DATABASE = 256 << 20  # the same for an SQLite database: who opens one may write to it, so a link would keep readers from it
 MANY = 1000          # a folder with at least this many entries is linked as a whole
 MOST = 1 << 30       # the most bytes and files that are copied
 MOST_FILES = 20_000
 LEFT_OUT = (".git", "__pycache__", ".ipynb_checkpoints", "wandb", "mlruns")
+BESIDE_DATABASE = ("-wal", "-shm", "-journal")  # SQLite writes to them by their names, so they are never linked
 OWN = "headrace-tune-"  # beginning of the name of the folder for copies, which is in the user's folder if TMPDIR is
 
 
@@ -45,4 +47,15 @@ def _is_linked(entry: os.DirEntry) -> bool:
         return True
     if entry.is_dir():
         return os.path.exists(os.path.join(entry.path, "pyvenv.cfg")) or len(os.listdir(entry.path)) > MANY
-    return entry.is_file() and entry.stat().st_size > LARGE
+    if not entry.is_file() or entry.stat().st_size <= LARGE or entry.name.endswith(BESIDE_DATABASE):
+        return False
+    return entry.stat().st_size > LARGE_DATABASE or not is_database(entry.path)
+
+
+def is_database(path: str) -> bool:
+    """Whether the file is a database of SQLite."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(16) == b"SQLite format 3\0"
+    except OSError:
+        return False

@@ -16,8 +16,9 @@ import json
 import os
 import sys
 import tempfile
+import urllib.parse
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable
 
 from headrace._script import accounts, borders
 from headrace._script.evidence import place
@@ -35,14 +36,31 @@ def with_workers_right(arguments: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in arguments.items() if name not in ONLY_WITH_WORKERS}
 
 
-def audited(write: Any, name: str) -> Any:
-    """Wraps `write(value, file, ...)`, which opens its file outside of Python, where no audit sees it. `name`: of its second
-    argument."""
+def audited(write: Any, name: str, at: int = 1, changes: Callable[..., bool] = lambda *_, **__: True) -> Any:
+    """Wraps a function that opens its file outside of Python, where no audit sees it. The file is argument `at`, called `name`.
+    `changes` gets the same arguments, and says whether the file is opened for writing."""
     @functools.wraps(write)
     def written(*arguments: Any, **named: Any) -> Any:
-        sys.audit("open", arguments[1] if len(arguments) > 1 else named.get(name), "w", _ANEW)
+        if changes(*arguments, **named):
+            sys.audit("open", arguments[at] if len(arguments) > at else named.get(name), "w", _ANEW)
         return write(*arguments, **named)
     return written
+
+
+def database_file(named: Any) -> tuple[str, ...]:
+    """The file that sqlite3.connect(named) may write to; () if there is none. SQLite opens a file that is not writable for reading."""
+    if not isinstance(named, (str, bytes, os.PathLike)):
+        return ()
+    path = os.fsdecode(named)
+    if path.startswith("file:"):
+        parts = urllib.parse.urlsplit(path)
+        asked = urllib.parse.parse_qs(parts.query)
+        if asked.get("mode") in (["ro"], ["memory"]) or asked.get("immutable") == ["1"]:
+            return ()
+        path = urllib.parse.unquote(parts.path)
+    if path in ("", ":memory:") or (os.path.exists(path) and not os.access(path, os.W_OK)):
+        return ()
+    return (path,)
 
 
 class Guard:
@@ -79,10 +97,12 @@ class Guard:
         if event == "open":
             path, _, flags = arguments
             paths = (path,) if isinstance(flags, int) and flags & _ANEW else ()
+        elif event == "sqlite3.connect":
+            paths = database_file(arguments[0])
         else:
             paths = arguments[: _CHANGES.get(event, 0)]
         for path in paths:
-            if self.is_linked(path, event in ("open", "os.truncate")) if self.everywhere else not self.is_allowed(path):
+            if self.is_linked(path, event in ("open", "os.truncate", "sqlite3.connect")) if self.everywhere else not self.is_allowed(path):
                 self.refuse(os.fsdecode(path))
 
 
@@ -103,6 +123,12 @@ class Trial:
         elif name == "safetensors.torch":
             for function in ("save_file", "save_model"):
                 setattr(module, function, audited(getattr(module, function), "filename"))
+        elif name == "h5py":
+            files, writes = module.h5f, module.h5f.ACC_RDWR
+            files.open = audited(files.open, "name", 0, lambda name, flags=writes, *_, **__: bool(flags & writes))
+            files.create = audited(files.create, "name", 0)
+        elif name == "tables":
+            module.open_file = audited(module.open_file, "filename", 0, lambda filename, mode="r", *_, **__: mode != "r")
 
     def torch(self, torch: Any) -> None:
         from torch.optim.optimizer import register_optimizer_step_post_hook

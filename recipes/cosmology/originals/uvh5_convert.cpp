@@ -244,7 +244,8 @@ class Converter {
     }
     if (!lengths.empty()) {
       recipe["pad"] = "mirror";
-      add_notice("padding", joined(lengths, ", ") + ", mirrored in the run (recipe.pad); left out of loss, metrics and output");
+      add_notice("padding", joined(lengths, ", ") +
+                                ": the run mirrors what is added (recipe.pad), and leaves it out of loss, metrics and output");
     }
     converted_.config = {{"data", {{"dir", "."}, {"batch_size", std::min(kLargestBatch, training)}}}, {"recipe", recipe}};
     write_atomically(Fs::real(), out_ / "train.json", converted_.config.dump(2) + "\n");

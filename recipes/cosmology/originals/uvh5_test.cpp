@@ -370,7 +370,8 @@ TEST_F(Uvh5, EveryMistakeOfADataSetComesAtOnce) {
 TEST_F(Uvh5, AFolderIsReadyToTrainOn) {
   const stdfs::path to = converted({.foreground = {made("a.uvh5", {})}, .made_signal_rms = 0.5, .made_signals = 6});
   EXPECT_THAT(told_, HasSubstr("signal: 6 generated files, rms 0.5"));
-  EXPECT_THAT(told_, HasSubstr("padding: 3 baselines to 4, 5 channels to 8, 3 times to 4, mirrored in the run"));
+  EXPECT_THAT(told_,
+              HasSubstr("padding: 3 baselines to 4, 5 channels to 8, 3 times to 4: the run mirrors what is added (recipe.pad)"));
   const Json config = Json::parse(Fs::real().read_file(to / "train.json"));
   EXPECT_EQ(config, Json::parse(R"({"data": {"batch_size": 4, "dir": "."},
     "recipe": {"add_noise": false, "n_fg": 2, "pad": "mirror", "ra_keep": 3, "scale": 2.0, "split": 1}})"));

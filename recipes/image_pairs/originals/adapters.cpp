@@ -211,7 +211,7 @@ Json transformers_config(const RecipeConfig& config, at::ScalarType type) {
                        {"num_attention_heads", config.vision_heads},
                        {"image_size", config.image_size},
                        {"patch_size", config.patch_size},
-                       {"hidden_act", config::detail::Codec<Activation>::write(activation_of(config))},
+                       {"hidden_act", config::write(activation_of(config))},
                        {"layer_norm_eps", 1e-5}};
   const Json text = {{"model_type", "llama"},
                      {"vocab_size", config.vocab_size},

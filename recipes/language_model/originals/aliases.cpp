@@ -44,7 +44,7 @@ std::vector<config::Alias> aliases() {
   }
   list.push_back({"sources", "recipe.sources", list_of, "one text, or several with commas between them"});
   list.push_back({"corpus_path", "recipe.sources", list_of, "what the original's first files call sources"});
-  list.push_back({"model_seed", "generate.prompt", given, "the original's name of the text to continue"});
+  list.push_back({"model_seed", "generate.prompt", given, "what the original calls the text to continue"});
   list.push_back(accepted_text("model_name", "model_path names the run"));
   list.push_back({"model_path", "run.name", stem, "its stem names the run; millrace export writes the weights to a file"});
   list.push_back({"device", "device.name", given, "as in the original's TOML"});

@@ -159,7 +159,7 @@ NoText broken_text(std::string_view piece, std::size_t bad, const std::filesyste
   const Account all = account_of(piece);
   const std::size_t nuls = static_cast<std::size_t>(std::count(piece.begin(), piece.end(), '\0'));
   if (20 * all.controls > piece.size() && all.controls > nuls)
-    return {"is not text: it holds binary data", bad, "name files of UTF-8 text"};
+    return {"is not text: it holds binary data", bad, "name only files that hold UTF-8 text"};
   if (at(piece, bad) == 0) return {"holds NUL characters, which no text has", bad, in_place("tr -d '\\000'", path)};
   if (all.whole > all.broken)
     return {"has bytes that are not valid UTF-8", bad,

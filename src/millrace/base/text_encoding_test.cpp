@@ -45,7 +45,7 @@ TEST(TextEncoding, ARemedyIsNamedWhereItIsPlausible) {
   EXPECT_EQ(found("some words\0 and more of them"s).byte, 10U);
   EXPECT_THAT(found("fr\xC3\xBCh a\0 and more of them"s).is, HasSubstr("holds NUL characters"));
   EXPECT_THAT(found(std::string(200, 'a') + "\0\1\2\3"s).is, HasSubstr("holds NUL characters")) << "no text of 16 bits";
-  EXPECT_EQ(found("\x01\x02\x03\x04\xFF\x05").next, "name files of UTF-8 text");
+  EXPECT_EQ(found("\x01\x02\x03\x04\xFF\x05").next, "name only files that hold UTF-8 text");
 }
 
 }  // namespace

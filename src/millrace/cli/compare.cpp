@@ -148,7 +148,7 @@ int run_compare(const Invocation& call) {
   arguments.finish("compare");
   if (folders.size() != 2)
     throw UsageError({"compare needs the folders of two runs, and got " + std::to_string(folders.size()), "millrace compare A B",
-                      "millrace runs lists the runs below ./runs"});
+                      "name two runs; to list the runs below ./runs: millrace runs"});
   const runs::RunFacts a = runs::read_facts(folders[0]);
   const runs::RunFacts b = runs::read_facts(folders[1]);
   runs::Comparison comparison = runs::compare(a, b);

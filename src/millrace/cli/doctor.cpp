@@ -1,6 +1,8 @@
 #include <ATen/Version.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <string_view>
 
 #include "millrace/base/format.h"
 #include "millrace/base/utf8.h"
@@ -99,9 +101,22 @@ std::string gpu_text(const doctor::Nvml::Reading& gpu) {
   return text;
 }
 
-void add_gpus(const MachineView::GpuView& view, Rows& rows) {
+// Returns true if the driver's numbers of the GPUs may differ from CUDA's, and CUDA is not there to be asked.
+bool may_count_otherwise(const MachineView& machine) {
+  const std::vector<doctor::Nvml::Reading>& gpus = machine.gpu.gpus;
+  const char* order = std::getenv("CUDA_DEVICE_ORDER");
+  const bool differ = std::ranges::any_of(gpus, [&](const doctor::Nvml::Reading& gpu) { return gpu.name != gpus.front().name; });
+  return differ && !machine.cuda.empty() && !machine.gpu.visible.starts_with("GPU-") &&
+         (order == nullptr || std::string_view(order) != "PCI_BUS_ID");
+}
+
+void add_gpus(const MachineView& machine, Rows& rows) {
+  const MachineView::GpuView& view = machine.gpu;
   std::string driver = view.driver.empty() ? view.silence : view.driver;
   if (!view.visible.empty()) driver += "; CUDA_VISIBLE_DEVICES=" + printable(view.visible);
+  if (may_count_otherwise(machine))
+    driver +=
+        "; GPUs have the numbers of nvidia-smi, while CUDA counts the fastest first unless CUDA_DEVICE_ORDER=PCI_BUS_ID is set";
   rows.push_back({"GPU driver", driver});
   for (std::size_t i = 0; i < view.gpus.size(); ++i) rows.push_back({"GPU " + std::to_string(i), gpu_text(view.gpus[i])});
 }
@@ -142,7 +157,7 @@ Rows rows_of(const MachineView& machine, const std::optional<RankRates>& ranks) 
                      (given.group_memory ? human_bytes(static_cast<double>(*given.group_memory)) : "without limit")},
       {"libraries", libraries_text()},
       {"GPU", gpus_text(machine)}};
-  add_gpus(machine.gpu, rows);
+  add_gpus(machine, rows);
   for (const MachineView::FolderRoom& folder : machine.folders) rows.push_back({folder.what, folder_text(folder)});
   for (const FormatRate& rate : measure_formats()) rows.push_back({rate.work, format_text(rate)});
   rows.push_back({"clock", clock_text(machine)});

@@ -100,8 +100,8 @@ int run_export(const Invocation& call) {
   const std::filesystem::path to = take_target(arguments, "export");
   arguments.finish("export");
   if (!from)
-    throw UsageError(
-        {"millrace export needs a trained model", "millrace export", "add --from RUN; millrace runs lists the runs"});
+    throw UsageError({"millrace export needs a trained model", "millrace export",
+                      "add --from RUN; to list the runs below ./runs: millrace runs"});
   refuse_same_file(*from, to, "--to");
   telemetry::Console console(telemetry::Console::Mode::automatic, json ? 2 : 1);
   const Weights weights = load_weights(Fs::real(), *from, console);

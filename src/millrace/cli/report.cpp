@@ -123,7 +123,8 @@ int run_report(const Invocation& call) {
   while (const auto folder = arguments.positional()) folders.emplace_back(*folder);
   arguments.finish("report");
   if (folders.empty())
-    throw UsageError({"report needs the folder of a run", "millrace report RUN...", "millrace runs lists the runs below ./runs"});
+    throw UsageError({"report needs the folder of a run", "millrace report RUN...",
+                      "name a run; to list the runs below ./runs: millrace runs"});
   if (port > kMostPort || (port > 0 && !follows))
     throw UsageError({port > kMostPort ? std::to_string(port) + " is no port" : "--port is for --follow", "--port",
                       "give a number from 1 to 65535, with --follow"});

@@ -204,7 +204,8 @@ std::filesystem::path take_from(Arguments& arguments) {
   const std::filesystem::path run = run_folder_of(Fs::real(), *from);
   if (run.empty() || !std::filesystem::is_directory(run)) {
     throw UsageError({*from + " is neither a run folder nor a snapshot of a run", "flag --from",
-                      "millrace runs lists the runs below ./runs; without --from the recipe's own config is used"});
+                      "name a run or one of its snapshots, or leave out --from for the recipe's own config; to list the runs "
+                      "below ./runs: millrace runs"});
   }
   arguments.add("--run=" + run.string());
   return *from;

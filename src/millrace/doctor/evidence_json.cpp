@@ -427,7 +427,7 @@ void read(const Json& json, Dialect& to, const std::string& where) {
 }
 
 void read(const Json& json, std::array<double, telemetry::kPhases>& to, const std::string& where) {
-  if (!json.is_object()) wrong(json, where, "an object: the seconds of each account");
+  if (!json.is_object()) wrong(json, where, "an object with the seconds of each account");
   std::vector<std::string> names;
   for (std::size_t i = 0; i < to.size(); ++i) names.emplace_back(name_of(static_cast<telemetry::Phase>(i)));
   for (const auto& [name, value] : json.items()) {

@@ -30,6 +30,22 @@ constexpr std::array kReasons = {Reason{0x04, "power limit"},        Reason{0x08
                                  Reason{0x10, "slowest of a group"}, Reason{0x20, "heat (driver)"},
                                  Reason{0x40, "heat (hardware)"},    Reason{0x80, "power brake"}};
 
+// Returns the PCI address of the GPU that has the number `index` in CUDA; "" if this process does not use CUDA. NVML counts GPUs
+// by their addresses, and CUDA counts the fastest first unless CUDA_DEVICE_ORDER says otherwise. Does not load CUDA, because
+// that takes time and memory.
+std::string address_in_cuda(int index) {
+  void* const library = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+  if (library == nullptr) return "";
+  auto* const get = reinterpret_cast<int (*)(int*, int)>(::dlsym(library, "cuDeviceGet"));
+  auto* const address = reinterpret_cast<int (*)(char*, int, int)>(::dlsym(library, "cuDeviceGetPCIBusId"));
+  int device = 0;
+  std::array<char, 32> text{};
+  const bool is_known = get != nullptr && address != nullptr && get(&device, index) == kSuccess &&
+                        address(text.data(), static_cast<int>(text.size()), device) == kSuccess;
+  ::dlclose(library);
+  return is_known ? std::string(text.data()) : "";
+}
+
 }  // namespace
 
 struct Nvml::Calls {
@@ -58,6 +74,7 @@ struct Nvml::Calls {
   int (*count)(unsigned*) = nullptr;
   int (*by_index)(unsigned, Device*) = nullptr;
   int (*by_id)(const char*, Device*) = nullptr;
+  int (*by_address)(const char*, Device*) = nullptr;  // null if the library lacks it
   int (*name)(Device, char*, unsigned) = nullptr;
   int (*capability)(Device, int*, int*) = nullptr;
   int (*utilisation)(Device, Utilisation*) = nullptr;
@@ -96,6 +113,7 @@ std::unique_ptr<Nvml> Nvml::open(std::string& why, const char* library) {
     return nullptr;
   }
   c.begun = true;
+  c.find("nvmlDeviceGetHandleByPciBusId_v2", c.by_address);
   return std::unique_ptr<Nvml>(new Nvml(std::move(calls)));
 }
 
@@ -129,7 +147,12 @@ std::optional<Nvml::Reading> Nvml::read(int index, const char* visible) const {
       if (i < index && rest.empty()) return std::nullopt;
     }
   }
-  if (id.empty() && (physical < 0 || c.by_index(static_cast<unsigned>(physical), &device) != kSuccess)) return std::nullopt;
+  if (id.empty()) {
+    if (physical < 0) return std::nullopt;
+    const std::string address = c.by_address == nullptr ? "" : address_in_cuda(index);
+    const bool found = !address.empty() && c.by_address(address.c_str(), &device) == kSuccess;
+    if (!found && c.by_index(static_cast<unsigned>(physical), &device) != kSuccess) return std::nullopt;
+  }
   if (!id.empty() && c.by_id(id.c_str(), &device) != kSuccess) return std::nullopt;
 
   Nvml::Reading reading;

@@ -153,8 +153,9 @@ Found validate_often(const Evidence& e) {
 Found small_batch(const Evidence& e) {
   const auto& batch = e.experiments.batch;
   if (!batch || batch->fixed_share < kFixed) return std::nullopt;
-  const std::string what = percent(batch->fixed_share) + " of a step's time stays the same with half of its " +
-                           with_commas(batch->rows) + " rows: the machine has little work at a time";
+  const std::string what = percent(batch->fixed_share) +
+                           " of a step's time does not depend on its number of rows (tried with half of its " +
+                           with_commas(batch->rows) + "): the machine has little work at a time";
   const auto gain_by = [&](std::int64_t times) {
     return gain_of((1 - 1 / static_cast<double>(times)) * batch->fixed_share * work_share(e), 0.25);
   };

@@ -129,7 +129,7 @@ RunStory read_story(const std::filesystem::path& folder) {
   if (std::filesystem::is_directory(folder, ignored) && (run.is_there() || !run.processes().empty())) return story_of(run);
   throw UsageError(
       {printable(folder.string()) + (std::filesystem::exists(folder, ignored) ? " is not a run folder" : " does not exist"),
-       "the words after the command", "give the folder of a run; millrace runs lists those below ./runs"});
+       "the words after the command", "name the folder of a run; to list the runs below ./runs: millrace runs"});
 }
 
 std::string shares_text(const std::vector<std::pair<std::string, double>>& accounts) {

@@ -213,7 +213,7 @@ Report inspect_path(const fs::path& path, bool values, std::span<const Entry> re
   const fs::file_status status = fs::status(path, error);
   if (status.type() == fs::file_type::not_found) {
     throw UsageError({"there is no file or folder " + printable(path.string()), "millrace inspect",
-                      "millrace runs lists the runs below ./runs"});
+                      "name a file or folder that is there; to list the runs below ./runs: millrace runs"});
   }
   if (error) throw FsError("look at", path, error.value());
   if (fs::is_directory(status)) {

@@ -61,13 +61,15 @@ std::optional<std::string> take_from(Arguments& arguments) {
                       "write best or last; each fold is a separate run: name its folder with --run-dir"});
   }
   const std::vector<snapshot::Found> found = snapshot::list(Fs::real(), *run);
-  if (found.empty()) throw UsageError({"the run has no snapshot", *run, "millrace runs lists the runs below ./runs"});
+  if (found.empty())
+    throw UsageError({"the run has no snapshot", *run, "name another run; to list the runs below ./runs: millrace runs"});
   return found.back().path.string();
 }
 
 void require_there(const std::string& from) {
   if (!std::filesystem::exists(from))
-    throw UsageError({"there is no file or folder " + from, "flag --from", "millrace runs lists the runs below ./runs"});
+    throw UsageError(
+        {"there is no file or folder " + from, "flag --from", "name a run; to list the runs below ./runs: millrace runs"});
   if (!std::filesystem::is_directory(from) || Fs::real().exists(std::filesystem::path(from) / run_files::kRun)) return;
   constexpr std::size_t kMostNames = 5;
   std::vector<std::string> names;  // newest first

@@ -2,11 +2,15 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <limits>
+#include <optional>
 #include <utility>
 
 #include "millrace/base/error.h"
 #include "millrace/base/format.h"
 #include "millrace/base/hash.h"
+#include "millrace/hdf5/attribute.h"
 
 namespace millrace::data {
 namespace {
@@ -36,6 +40,7 @@ Hdf5Source::Hdf5Source(std::span<const std::filesystem::path> files, std::vector
   Sha256 hash;
   for (std::size_t f = 0; f < specs_.size(); ++f) {
     add_field(f);
+    note_packing(specs_[f]);
     hash.update(specs_[f].name + '\n' + specs_[f].dataset + ' ' + std::string(millrace::name_of(fields_[f].dtype)) +
                 to_text(begin_[f]) + to_text(fields_[f].shape) + '\n');
   }
@@ -101,6 +106,26 @@ void Hdf5Source::add_field(std::size_t field) {
   fields_.push_back({spec.name, like.dtype, shape});
   begin_.push_back(begin);
   row_bytes_.push_back(fields_.back().bytes());
+}
+
+// Adds a line if the field's numbers may be packed. netCDF files often hold packed numbers, with attributes for scale, offset and
+// the number that stands for "missing". Packed numbers look like all others, so nothing else would tell.
+void Hdf5Source::note_packing(const Hdf5Field& spec) {
+  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+  // The attributes of packed numbers, each with the value that changes nothing.
+  constexpr std::array<std::pair<const char*, double>, 4> kPacking = {
+      {{"scale_factor", 1}, {"add_offset", 0}, {"_FillValue", kNone}, {"missing_value", kNone}}};
+  const hdf5::File& first = *files_.front();
+  std::vector<std::string> found;
+  for (const auto& [name, harmless] : kPacking) {
+    const hdf5::Attribute* const attribute = first.attributes(spec.dataset).find(name);
+    if (attribute == nullptr) continue;
+    const std::optional<double> value = hdf5::number_of(*attribute);
+    if (value && std::isfinite(*value) && *value != harmless) found.push_back(std::string(name) + ' ' + significant(*value, 6));
+  }
+  if (!found.empty())
+    packed_.push_back("numbers of " + spec.dataset + " in " + first.path().string() +
+                      " are read as stored, so apply in a map() what the attributes say: " + joined(found, ", "));
 }
 
 // Counts the samples of each file.
@@ -174,5 +199,7 @@ std::string Hdf5Source::describe(std::int64_t index) const {
   const std::string name = files_[file]->path().string();
   return samples_ == Hdf5Samples::file ? name : name + " row " + std::to_string(index - first_[file]);
 }
+
+std::string Hdf5Source::read_as() const { return joined(packed_, "; "); }
 
 }  // namespace millrace::data

@@ -45,13 +45,19 @@ class Hdf5Source final : public Source {
   [[nodiscard]] std::int64_t samples_per_ticket() const override { return samples_per_ticket_; }
   // Returns a text such as "c07.h5" or "c07.h5 row 12".
   [[nodiscard]] std::string describe(std::int64_t index) const override;
+  // Returns the lines of packed(), separated by "; ".
+  [[nodiscard]] std::string read_as() const override;
   [[nodiscard]] bool looks_ahead() const override { return true; }
   void will_need(std::span<const std::int64_t> indices, const ReadRandom& random) const noexcept override;
   [[nodiscard]] Keeps keeps() const override { return Keeps::rows; }
   [[nodiscard]] std::span<const std::shared_ptr<const hdf5::File>> files() const noexcept { return files_; }
+  // Returns a line for each field whose numbers may be packed, with the attributes of the first file that say so. read() gives
+  // the numbers as they are stored.
+  [[nodiscard]] std::span<const std::string> packed() const noexcept { return packed_; }
 
  private:
   void add_field(std::size_t field);
+  void note_packing(const Hdf5Field& spec);
   void check_rows();
   [[nodiscard]] std::size_t file_of(std::int64_t index) const;
   // Calls use(file, offset, count) with the block of field `f` that holds the samples [index, index + samples), which are in one
@@ -68,6 +74,7 @@ class Hdf5Source final : public Source {
   std::vector<std::size_t> row_bytes_;
   std::int64_t samples_per_ticket_ = 1;
   std::string fingerprint_;
+  std::vector<std::string> packed_;
 };
 
 }  // namespace millrace::data

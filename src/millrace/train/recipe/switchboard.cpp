@@ -111,7 +111,7 @@ constexpr std::array kRows = {
     SwitchRow{"fused_padding", "circular padding and concatenation before a convolution as one copy", "ATen's cat, then its pad",
               Equality::tolerance, 1e-4, false, named()},
     SwitchRow{"direct_convolution",
-              "convolutions of few channels-last channels with padding and concatenation inside, where a trial finds that faster "
+              "channels-last convolutions of few channels pad and concatenate by themselves, where a trial finds that faster "
               "(device.kernels)",
               "a padded copy, then ATen's convolution",
               Equality::tolerance,

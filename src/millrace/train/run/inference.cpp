@@ -49,7 +49,7 @@ config::Resolved config_of_run(Fs& fs, const Entry& entry, const std::filesystem
   config::Resolved saved = read_config(fs, run);
   const auto refuse = [&](const std::string& what, const std::string& where) {
     throw SnapshotError({"the config of the run in " + run.string() + " does not belong to recipe " + entry.name + ": " + what,
-                         where, "give a run of this recipe; millrace runs lists the recipe of each run"});
+                         where, "name a run of this recipe; to list the runs below ./runs with their recipes: millrace runs"});
   };
   const std::string file = (run / "config.json").string();
   const config::Schema schema = schema_of(entry);

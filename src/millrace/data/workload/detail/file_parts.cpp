@@ -2,10 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
-#include <limits>
 #include <map>
-#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -18,7 +15,6 @@
 #include "millrace/data/sources/nifti_source.h"
 #include "millrace/data/sources/npy_source.h"
 #include "millrace/data/workload/detail/parts.h"
-#include "millrace/hdf5/attribute.h"
 
 namespace millrace::data::detail {
 namespace {
@@ -41,30 +37,6 @@ struct Hdf5Keys {
   }
 };
 
-// Adds a notice if the data may be packed. netCDF files often hold packed numbers, with attributes for scale, offset and the
-// number that stands for "missing". Packed numbers look like all others, so the notice says that they are delivered as they are
-// stored.
-void note_packing(const Part& part, const Hdf5Source& source, const std::vector<Hdf5Field>& fields) {
-  if (part.input.notices == nullptr) return;
-  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
-  // The attributes of packed numbers, each with the value that changes nothing.
-  constexpr std::array<std::pair<const char*, double>, 4> kPacking = {
-      {{"scale_factor", 1}, {"add_offset", 0}, {"_FillValue", kNone}, {"missing_value", kNone}}};
-  const hdf5::File& first = *source.files().front();
-  for (const Hdf5Field& spec : fields) {
-    std::vector<std::string> found;
-    for (const auto& [name, harmless] : kPacking) {
-      const hdf5::Attribute* const attribute = first.attributes(spec.dataset).find(name);
-      if (attribute == nullptr) continue;
-      const std::optional<double> value = hdf5::number_of(*attribute);
-      if (value && std::isfinite(*value) && *value != harmless) found.push_back(std::string(name) + ' ' + significant(*value, 6));
-    }
-    if (!found.empty())
-      part.input.notices->push_back("numbers of " + spec.dataset + " in " + first.path().string() +
-                                    " are read as stored, without what its attributes say: " + joined(found, ", "));
-  }
-}
-
 SourcePtr open_hdf5(const Part& part) {
   const auto keys = keys_of<Hdf5Keys>(part);
   if (keys.datasets.empty()) refuse_part(part, "no data set is named", "give datasets, such as {\"x\": \"/x\"}");
@@ -80,7 +52,7 @@ SourcePtr open_hdf5(const Part& part) {
   }
   auto source = std::make_shared<Hdf5Source>(files_of(part, keys.files, {".h5", ".hdf5"}), fields,
                                              keys.rows ? Hdf5Samples::row : Hdf5Samples::file);
-  note_packing(part, *source, fields);
+  if (part.input.notices != nullptr) std::ranges::copy(source->packed(), std::back_inserter(*part.input.notices));
   return source;
 }
 

@@ -110,7 +110,8 @@ void Recovery::warn_of_smaller_steps(const Attempt& tried) const {
   warn(tried,
        "a step holds " + human_bytes(static_cast<double>(peak)) + " of tensors now, and would hold " +
            human_bytes(static_cast<double>(fixed + in_one)) +
-           " without micro-batches; settings that need less memory, also without micro-batches: " + to_text(steps),
+           " without micro-batches. With one of these settings a step needs less memory, even without micro-batches: " +
+           to_text(steps),
        {{"peak_bytes", peak}, {"whole_bytes", fixed + in_one}});
 }
 
