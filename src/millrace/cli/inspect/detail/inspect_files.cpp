@@ -45,12 +45,14 @@ constexpr char kPt[] = ".pt", kPth[] = ".pth", kTokens[] = ".tokens";
 constexpr char kH5[] = ".h5", kHdf5[] = ".hdf5", kUvh5[] = ".uvh5";
 constexpr char kCsv[] = ".csv", kTsv[] = ".tsv", kTxt[] = ".txt", kWav[] = ".wav";
 
-bool begins_with(const fs::path& path, std::string_view magic) {
+// The first `count` bytes of a file, or all of them if it has fewer.
+std::string first_bytes(const fs::path& path, std::uint64_t count) {
   const InputFile file(path);
-  std::string bytes(std::min<std::uint64_t>(file.size(), magic.size()), '\0');
+  std::string bytes(std::min(file.size(), count), '\0');
   file.read(0, std::as_writable_bytes(std::span(bytes)));
-  return bytes == magic;
+  return bytes;
 }
+bool begins_with(const fs::path& path, std::string_view magic) { return first_bytes(path, magic.size()) == magic; }
 
 bool holds_safetensors(const fs::path& path) {
   const InputFile file(path);
@@ -61,7 +63,7 @@ bool holds_safetensors(const fs::path& path) {
   for (std::size_t i = 8; i-- > 0;) header = header << 8U | start[i];
   return start[8] == '{' && header <= file.size() - 8;
 }
-bool holds_npy(const fs::path& path) { return begins_with(path, "\x93NUMPY"); }
+bool holds_npy(const fs::path& path) { return format::is_npy(first_bytes(path, 6)); }
 // The names of the members of a .npz or .pt archive, which show the archive's kind. Empty if the end of the archive is missing.
 std::vector<std::string> members_of(const fs::path& path) {
   if (!begins_with(path, "PK\3\4")) return {};
@@ -80,12 +82,8 @@ bool holds_pt(const fs::path& path) {
 }
 bool holds_image(const fs::path& path) { return begins_with(path, "\x89PNG\r\n\x1a\n") || begins_with(path, "\xff\xd8\xff"); }
 bool holds_sound(const fs::path& path) {
-  const InputFile file(path);
-  std::array<char, 12> start{};
-  if (file.size() < start.size()) return false;
-  file.read(0, std::as_writable_bytes(std::span(start)));
-  const std::string_view text(start.data(), start.size());
-  return text.starts_with("RIFF") && text.ends_with("WAVE");
+  const std::string start = first_bytes(path, 12);
+  return start.size() == 12 && start.starts_with("RIFF") && start.ends_with("WAVE");
 }
 bool holds_tokens(const fs::path& path) { return begins_with(path, "MRTOKENS"); }
 bool holds_hdf5(const fs::path& path) { return begins_with(path, "\x89HDF\r\n\x1a\n"); }
