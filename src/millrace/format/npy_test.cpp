@@ -94,7 +94,7 @@ TEST_F(NpyTest, EveryDtypeComesBackWithItsBytes) {
 }
 
 TEST_F(NpyTest, IsKnownByItsFirstSixBytes) {
-  for (const char version : {1, 2, 3}) EXPECT_TRUE(is_npy(npy("", "", version)));
+  for (const char version : {'\1', '\2', '\3'}) EXPECT_TRUE(is_npy(npy("", "", version)));
   EXPECT_TRUE(is_npy("\x93NUMPY"));
   for (const char* other : {"", "\x93NUMP", "NUMPY", " \x93NUMPY"}) EXPECT_FALSE(is_npy(other)) << other;
 }

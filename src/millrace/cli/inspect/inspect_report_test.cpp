@@ -269,7 +269,7 @@ TEST_F(InspectTest, ASoundSaysWhatItsReadersTake) {
   };
   const fs::path file = root_ / "voice";  // without an extension, because the content decides
   write(file, sound(1, little(0x4000, 2) + little(0xc000, 2) + little(0, 2) + little(0, 2)));
-  const Report report = inspect_path(file, /*values=*/true);
+  Report report = inspect_path(file, /*values=*/true);
   EXPECT_EQ(report.kind, "sound");
   EXPECT_THAT(report.problems, IsEmpty());
   EXPECT_EQ(report.details["samples"], 2);

@@ -318,7 +318,10 @@ TEST_F(ReporterTest, AValidationsLineIsInTheRecipesOrderWithoutItsQuietNames) {
 TEST_F(ReporterTest, TheListOfLogKeysHasEveryKeyOfALine) {
   (void)said([](Reporter& reporter) {
     StepRecord record = two_objectives();
-    record.objectives = {{.name = "generator", .spikes = 1, .loss_scale = 8.0, .present = false}};
+    record.objectives.pop_back();
+    record.objectives[0].spikes = 1;
+    record.objectives[0].loss_scale = 8.0;
+    record.objectives[0].present = false;
     record.window.means = {{"generator", 1.5}};
     record.window.others = 0.5;
     record.host_ms = 1.0;
