@@ -28,6 +28,8 @@ enum class Slips : std::uint8_t {
   missing_output,  // found in measure()
   matrix_metric,
   metric_of_the_loss,
+  metric_of_the_log,
+  objective_of_the_log,
   small_picture,
   predicted_rows,
   predicted_name,
@@ -71,7 +73,8 @@ class Rehearsed final : public Recipe {
   }
   torch::nn::Module& model() override { return *net_; }
   std::vector<Objective> objectives() override {
-    return {{.optim = optim_, .loss = [this](const Batch& batch, const StepContext&) {
+    const std::string name = toy_.slip == Slips::objective_of_the_log ? "step" : "loss";
+    return {{.name = name, .optim = optim_, .loss = [this](const Batch& batch, const StepContext&) {
                if (toy_.slip == Slips::slow && !net_->is_training()) std::this_thread::sleep_for(std::chrono::milliseconds(2000));
                at::Tensor predicted = net_->first(batch["x"]);
                if (toy_.slip != Slips::unused_parameter) predicted = predicted + net_->second(batch["x"]);
@@ -85,6 +88,7 @@ class Rehearsed final : public Recipe {
     const at::Tensor error = result.outputs().at(toy_.slip == Slips::missing_output ? "eror" : "error");
     if (toy_.slip == Slips::matrix_metric) board.add("width", error, at::ones({}));
     if (toy_.slip == Slips::metric_of_the_loss) board.add("val_loss", error.abs().sum(), at::full({}, 4.0));
+    if (toy_.slip == Slips::metric_of_the_log) board.add_mean("time", error);
     board.add_mean("mae", error.abs());
   }
   Tensors predict(const Tensors& inputs) override {
@@ -134,6 +138,12 @@ TEST(Rehearsal, FindsBeforeTheFirstStepWhatAnEpochWouldFind) {
               AllOf(HasSubstr("recipe slipping failed in measure(): "), HasSubstr("metric \"width\""), HasSubstr("[4,1]")));
   EXPECT_THAT(told({{"toy.slip", "metric_of_the_loss"}}),
               HasSubstr("metric \"val_loss\" has the name of a loss that the trainer measures itself"));
+  EXPECT_THAT(
+      told({{"toy.slip", "metric_of_the_log"}}),
+      AllOf(HasSubstr("metric \"time\" has the name of a value that Millrace itself writes into log.jsonl"),
+            HasSubstr("where    Recipe::measure() or end_validation()"), HasSubstr("these are taken: kind, time, step, ")));
+  EXPECT_THAT(told({{"toy.slip", "objective_of_the_log"}}),
+              AllOf(HasSubstr("objective \"step\" has the name of a value"), HasSubstr("where    Objective::name")));
   EXPECT_THAT(told({{"toy.slip", "small_picture"}}), HasSubstr("picture \"errors\" has 3 bytes, and 2 x 2 pixels need 12"));
   EXPECT_THAT(told({{"toy.slip", "predicted_rows"}}), HasSubstr("output \"y\" of predict() is [1] for 2 rows of input"));
   EXPECT_THAT(told({{"toy.slip", "predicted_name"}}), AllOf(HasSubstr("predict() gives no \"y\""), HasSubstr("Entry::predicts")));

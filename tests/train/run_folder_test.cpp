@@ -272,6 +272,20 @@ TEST_F(RunFolderTest, LinksAndPipesInThePlaceOfARunsFilesAreRefused) {
   }
 }
 
+TEST_F(RunFolderTest, ASecondHistoryThatIsKeptIsTheRunsOwn) {
+  (void)run(folder(), {{"train.max_steps", 2}, {"toy.rows", 8}});
+  put(folder() / "history.csv.old", "epoch,first\n1,2\n");
+  put(folder() / "history.csv", "epoch,second\n1,2\n");
+  put(folder() / "history.csv.old.7", "mine");
+  (void)run(folder(), {{"train.max_steps", 4}, {"toy.rows", 8}});
+  EXPECT_EQ(text_of(folder() / "history.csv.old.2"), "epoch,second\n1,2\n");
+  const Json record = Json::parse(text_of(folder() / "run.json"));
+  EXPECT_THAT(record.at("files").get<std::vector<std::string>>(), testing::Contains("history.csv.old.2"));
+  (void)run(folder(), {{"train.max_steps", 2}, {"toy.rows", 8}}, /*fresh=*/true);
+  EXPECT_FALSE(stdfs::exists(folder() / "history.csv.old.2")) << "--fresh replaces the whole old run";
+  EXPECT_EQ(text_of(folder() / "history.csv.old.7"), "mine");
+}
+
 TEST_F(RunFolderTest, ARunWithoutARecordIsKnownByItsConfig) {
   (void)run(folder(), {{"train.max_steps", 2}});
   stdfs::remove(folder() / "run.json");

@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::string_view kInspectHelp =
     R"(Shows the contents of a run folder, a snapshot folder or a file, and checks them: .safetensors, .pt, HDF5, .npy, .npz,
-NIfTI (.nii, .nii.gz, .hdr, .img), .png, .jpg, token files, tables (.csv, .tsv), UTF-8 text. The kind of a file is found by its
+NIfTI (.nii, .nii.gz, .hdr, .img), .png, .jpg, .wav, token files, tables (.csv, .tsv), UTF-8 text. The kind of a file is found by its
 content, and by its name only if the content does not show it. It prints what the readers take from the file: axes, units,
 orientation and affine, clock, bits, separators, ends of lines, and what they skip. Exit code 1 if something is damaged, or is of
 a kind that Millrace does not read, such as a pickle of other classes; a line says what it is.

@@ -32,6 +32,9 @@ struct NpyLayout {
   std::uint64_t header_bytes = 0;  // bytes of the header, before the elements
 };
 
+// True if a file that begins with these bytes is a .npy file, of any version; the first six bytes decide.
+[[nodiscard]] bool is_npy(std::string_view start);
+
 // A .npy file open for reading. Const and thread-safe.
 class NpyFile {
  public:

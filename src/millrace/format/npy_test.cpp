@@ -93,6 +93,12 @@ TEST_F(NpyTest, EveryDtypeComesBackWithItsBytes) {
   }
 }
 
+TEST_F(NpyTest, IsKnownByItsFirstSixBytes) {
+  for (const char version : {'\1', '\2', '\3'}) EXPECT_TRUE(is_npy(npy("", "", version)));
+  EXPECT_TRUE(is_npy("\x93NUMPY"));
+  for (const char* other : {"", "\x93NUMP", "NUMPY", " \x93NUMPY"}) EXPECT_FALSE(is_npy(other)) << other;
+}
+
 TEST_F(NpyTest, TheHeaderIsThatOfNumPy) {
   const auto file = Fs::real().create(path_);
   write_npy(*file, DType::f32, {2}, bytes_of(std::string(8, 'x')));

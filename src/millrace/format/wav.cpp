@@ -73,6 +73,19 @@ float value_at(const std::byte* from, const WavLayout& layout) {
   return static_cast<float>(std::bit_cast<std::int32_t>(bits)) / 2147483648.0F;
 }
 
+// True if the rest of the file, from `at`, is a row of whole chunks. The numbers of an unfinished recording are not.
+bool holds_chunks(const InputFile& file, std::uint64_t at) {
+  const auto is_printable = [](char c) { return c >= ' ' && c <= '~'; };
+  while (at + kChunkBytes <= file.size()) {
+    std::array<std::byte, kChunkBytes> chunk{};
+    file.read(at, chunk);
+    if (!std::ranges::all_of(word_at(chunk, 0), is_printable)) return false;
+    const std::uint64_t bytes = number_at<std::uint32_t>(chunk, 4);
+    at += kChunkBytes + bytes + bytes % 2;
+  }
+  return at == file.size() || at == file.size() + 1;  // some programs leave out the last chunk's byte of padding
+}
+
 }  // namespace
 
 WavFile::WavFile(const std::filesystem::path& path) : file_(std::make_unique<InputFile>(path)) {
@@ -80,7 +93,7 @@ WavFile::WavFile(const std::filesystem::path& path) : file_(std::make_unique<Inp
   if (file_->size() < kRiffBytes) refuse_wav(*file_, "the file is too short for a sound");
   file_->read(0, head);
   if (word_at(head, 0) != "RIFF" || word_at(head, 8) != "WAVE") refuse_wav(*file_, "the file is not a WAVE file");
-  bool has_format = false;
+  bool has_format = false, has_sound = false;
   for (std::uint64_t at = kRiffBytes; at + kChunkBytes <= file_->size();) {
     std::array<std::byte, kChunkBytes> chunk{};
     file_->read(at, chunk);
@@ -98,18 +111,19 @@ WavFile::WavFile(const std::filesystem::path& path) : file_(std::make_unique<Inp
         refuse_wav(*file_, "the sound is cut off: " + with_commas(static_cast<std::int64_t>(file_->size() - begin)) + " of " +
                                with_commas(static_cast<std::int64_t>(bytes)) + " bytes are there");
       }
-      if (bytes == 0 && file_->size() > begin) {
+      if (bytes == 0 && !holds_chunks(*file_, begin)) {
         refuse_wav(*file_, "the sound's header announces 0 bytes, " +
                                with_commas(static_cast<std::int64_t>(file_->size() - begin)) +
                                " follow: its recording was not finished");
       }
       first_ = begin;
       layout_.frames = static_cast<std::int64_t>(bytes) / (layout_.channels * (layout_.bits / 8));
-      return;
+      has_sound = true;
+      if (bytes > 0) return;
     }
     at = begin + bytes + bytes % 2;  // the next chunk begins at an even offset
   }
-  refuse_wav(*file_, "the file holds no sound");
+  if (!has_sound) refuse_wav(*file_, "the file holds no sound");
 }
 
 void WavFile::read(std::span<float> out) const {

@@ -70,7 +70,7 @@ struct OptimConfig {
             .min(0)
             .max(1),
         field<&C::min_learning_rate>(
-            "Final learning rate of linear, cosine and one_cycle; lowest learning rate of step and plateau.")
+            "Final learning rate of linear, cosine, warmup_cosine and one_cycle; lowest rate of cosine_floor, step and plateau.")
             .min(0),
         field<&C::decay_every>("Steps between decays of schedule step.").min(0),
         field<&C::decay_factor>("Factor by which schedules step and plateau multiply the learning rate.").above(0).below(1),

@@ -16,7 +16,7 @@ using detail::Range;
 
 // Sizes in the SVG's own units; the page scales the SVG to its column. script.cpp draws with the same sizes.
 constexpr double kWidth = 400, kHeight = 190, kLeft = 58, kRight = 20, kTop = 8, kBottom = 26;
-constexpr std::size_t kColours = 6, kDashes = 4;
+constexpr std::size_t kDashes = 4;
 constexpr std::size_t kMostMarks = 60;  // with more marks than this, the marks of a series would overlap
 
 std::string coordinate(double value) { return fixed(value, 1); }
@@ -74,6 +74,16 @@ class Plot {
     return "<circle class=\"" + look + "\" r=\"" + radius + "\" cx=\"" + coordinate(px(point.x)) + "\" cy=\"" +
            coordinate(py(point.y)) + "\"/>";
   }
+  // Marks for each of the points if `all`, else only for those that a path does not show, because the points beside them have no
+  // place.
+  [[nodiscard]] std::string circles(const std::vector<Point>& points, const std::string& look, bool all) const {
+    std::string svg;
+    for (std::size_t i = 0; i < points.size(); ++i) {
+      const bool is_joined = (i > 0 && has_place(points[i - 1])) || (i + 1 < points.size() && has_place(points[i + 1]));
+      if (all || !is_joined) svg += circle(points[i], look, "1.8");
+    }
+    return svg;
+  }
 
  private:
   [[nodiscard]] bool has_place(const Point& point) const {
@@ -111,11 +121,13 @@ std::string_view word_of(Axis axis) {
   return axis == Axis::logarithmic ? "log" : "share";
 }
 
+// The points as [x, y]; y is null where the line has a gap.
 Json json_of(const std::vector<Point>& points) {
   Json all = Json::array();
   for (const Point& point : points) {
-    if (is_drawn(point))
-      all.push_back({Json::parse(significant(point.x, 9)), Json::parse(significant(point.y, 5), nullptr, false)});
+    if (!is_drawn({point.x, 0})) continue;
+    Json y = is_drawn(point) ? Json::parse(significant(point.y, 5), nullptr, false) : Json();
+    all.push_back({Json::parse(significant(point.x, 9)), std::move(y)});
   }
   return all;
 }
@@ -203,16 +215,16 @@ std::string to_html(const Curve& curve, std::size_t most_points) {
           "</g><g class=\"lines\">";
   for (const Drawn& drawn : all) {
     const auto& points = drawn.series.points;
-    if (points.size() == 1) {
-      html += plot.circle(points[0], drawn.look, "3");
+    const bool is_single = std::ranges::count_if(points, is_drawn) == 1;
+    if (is_single) {
+      html += plot.circle(*std::ranges::find_if(points, is_drawn), drawn.look, "3");
     } else if (!drawn.mean.empty()) {
       html += "<path class=\"" + drawn.look + " raw\" d=\"" + plot.path(points) + "\"/>";
       html += "<path class=\"" + drawn.look + " mean\" d=\"" + plot.path(drawn.mean) + "\"/>";
     } else {
       html += "<path class=\"" + drawn.look + "\" d=\"" + plot.path(points) + "\"/>";
     }
-    for (std::size_t k = 0; drawn.series.has_marks && points.size() > 1 && k < points.size(); ++k)
-      html += plot.circle(points[k], drawn.look, "1.8");
+    if (!is_single) html += plot.circles(points, drawn.look, drawn.series.has_marks);
     if (drawn.series.best) html += plot.circle(*drawn.series.best, drawn.look + " ring", "4.5");
   }
   return html + "</g></svg></figure>\n";

@@ -36,9 +36,11 @@ struct Curve {
   std::optional<std::pair<double, double>> steps = std::nullopt;  // range of the axis; nullopt: the range of the points
 };
 
+inline constexpr std::size_t kColours = 12;  // colours of series in the page's style; more series use them again
 inline constexpr std::size_t kMostPoints = 400, kFewestPoints = 40;  // the most and the fewest points of a drawn series
 
-// Returns at most `most` points. They include the least and greatest point of each section, so that spikes stay visible.
+// Returns at most `most` points. They include the least and greatest point of each section, so that spikes stay visible. Of a
+// section without a finite value they include its first point, so that a gap stays visible.
 [[nodiscard]] std::vector<Point> thinned(const std::vector<Point>& points, std::size_t most = kMostPoints);
 // The means of `sections` sections of the points, or the points themselves if there are no more than `sections`. Values that
 // are not finite are skipped.

@@ -45,7 +45,10 @@ std::vector<Point> thinned(const std::vector<Point>& points, std::size_t most) {
       if (least == end || point->y < least->y) least = point;
       if (greatest == end || point->y > greatest->y) greatest = point;
     }
-    if (least == end) continue;
+    if (least == end) {
+      kept.push_back(*begin);
+      continue;
+    }
     kept.push_back(least < greatest ? *least : *greatest);
     if (least != greatest) kept.push_back(least < greatest ? *greatest : *least);
   }

@@ -2,9 +2,13 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <set>
+
+#include "millrace/report/detail/assets.h"
 
 namespace millrace::report {
 namespace {
@@ -102,6 +106,47 @@ TEST(Curve, ABandHasItsMeanOverIt) {
   EXPECT_THAT(to_html({.title = "t", .series = {{.name = "a", .points = noise}}}),
               testing::AllOf(HasSubstr("c0 d0 raw"), HasSubstr("c0 d0 mean")));
   EXPECT_THAT(to_html({.title = "t", .series = {{.name = "a", .points = smooth}}}), Not(HasSubstr("mean")));
+}
+
+// The script draws the curve again from its data, so the data must have the gaps of the first drawing.
+TEST(Curve, HasAGapWhereAValueIsNotFinite) {
+  const std::vector<Point> points = {{1, 5}, {2, 4}, {3, kNan}, {4, 3}, {5, std::numeric_limits<double>::infinity()},
+                                     {6, 2}, {7, 1}};
+  const auto count = [](const std::string& html, const std::string& what) {
+    std::size_t found = 0;
+    for (std::size_t at = html.find(what); at != std::string::npos; at = html.find(what, at + 1)) ++found;
+    return found;
+  };
+  const std::string html = to_html({.title = "t", .series = {{.name = "a", .points = points}}});
+  EXPECT_THAT(html, HasSubstr("&quot;points&quot;:[[1,5],[2,4],[3,null],[4,3],[5,null],[6,2],[7,1]]"));
+  const std::string path = html.substr(html.find("<path"));
+  EXPECT_EQ(count(path.substr(0, path.find("/>")), "M"), 3U) << path;
+  EXPECT_EQ(count(html, "<circle"), 1U) << "the point between two gaps";
+  const std::string one = to_html({.title = "t", .series = {{.name = "a", .points = {{1, 5}, {2, kNan}}}}});
+  EXPECT_THAT(one, testing::AllOf(HasSubstr("<circle class=\"c0 d0\" r=\"3\""), Not(HasSubstr("<path"))));
+  std::vector<Point> broken = wave(10'000);
+  for (std::size_t i = 4'000; i < 5'000; ++i) broken[i].y = kNan;
+  EXPECT_TRUE(std::ranges::any_of(thinned(broken, 400), [](const Point& point) { return std::isnan(point.y); }));
+  EXPECT_LE(thinned(broken, 400).size(), 400U);
+}
+
+TEST(Curve, TwelveSeriesHaveTwelveColours) {
+  Curve curve{.title = "t", .series = {}};
+  for (std::size_t i = 0; i <= kColours; ++i)
+    curve.series.push_back({.name = "s" + std::to_string(i), .points = {{1, 1.0 + static_cast<double>(i)}, {2, 2}}});
+  const std::string html = to_html(curve), style(detail::kStyle), script(detail::kScript);
+  EXPECT_EQ(kColours, 12U);
+  std::set<std::string> different;
+  for (std::size_t i = 0; i < kColours; ++i) {
+    const std::string number = std::to_string(i);
+    EXPECT_THAT(html, HasSubstr("<path class=\"c" + number + " d0\""));
+    EXPECT_THAT(style, HasSubstr(".c" + number + "{--s:var(--s" + number + ")}"));
+    const std::string colour = style.substr(style.find("--s" + number + ":#") + number.size() + 4, 7);
+    EXPECT_THAT(script, HasSubstr("'" + colour + "'")) << "for a diagram that is saved as a file";
+    different.insert(colour);
+  }
+  EXPECT_EQ(different.size(), kColours);
+  EXPECT_THAT(html, HasSubstr("<path class=\"c0 d1\"")) << "the next series has a colour again, but broken";
 }
 
 TEST(Curve, RunsHaveAColourEachAndTheirSeriesDashes) {

@@ -13,7 +13,9 @@ try{Object.assign(state,JSON.parse(sessionStorage.getItem(storeKey)||'{}'))}catc
 const keep=()=>{try{sessionStorage.setItem(storeKey,JSON.stringify(state))}catch{}};
 const runs=[...document.querySelectorAll('#controls button.run')].map(b=>b.textContent);
 
-const num=v=>v===0?'0':Math.abs(v)>=1e6||Math.abs(v)<1e-3?v.toExponential(2):String(+v.toPrecision(5));
+// A value that is not finite is null in the data and NaN here.
+const drawn=p=>isFinite(p[1]);
+const num=v=>isNaN(v)?'not finite':v===0?'0':Math.abs(v)>=1e6||Math.abs(v)<1e-3?v.toExponential(2):String(+v.toPrecision(5));
 const mark=v=>Math.abs(v)>=1e4&&Math.abs(v)<1e6?String(+(v/1e3).toPrecision(4))+'k':
  Math.abs(v)>=1e6&&Math.abs(v)<1e9?String(+(v/1e6).toPrecision(4))+'M':v===0?'0':
  Math.abs(v)<1e-3||Math.abs(v)>=1e9?(+v.toPrecision(3)).toExponential():String(+v.toPrecision(4));
@@ -35,7 +37,8 @@ class Figure{
  constructor(element){
   const data=JSON.parse(element.dataset.curve);
   Object.assign(this,{element,data,title:element.querySelector('figcaption b').textContent,svg:element.querySelector('svg.plot')});
-  this.points=data.series.flatMap(s=>s.points);
+  data.series.forEach(s=>s.points.forEach(p=>{p[1]??=NaN}));
+  this.points=data.series.flatMap(s=>s.points.filter(drawn));
   if(!this.points.length)return;
   const x=this.points.map(p=>p[0]);
   this.full=data.x||[Math.min(...x),Math.max(...x)];
@@ -70,7 +73,7 @@ class Figure{
  draw(){
   const axes=this.svg.querySelector('.axes'),lines=this.svg.querySelector('.lines'),axis=this.axis,log=axis==='log';
   this.buttons.forEach(b=>b.setAttribute('aria-pressed',b.dataset.axis===axis));
-  this.seen=this.shown.map(s=>({series:s,points:this.within(s.points)})).filter(s=>s.points.length);
+  this.seen=this.shown.map(s=>({series:s,points:this.within(s.points)})).filter(s=>s.points.some(drawn));
   const f=v=>log?Math.log10(v):v,values=this.seen.flatMap(s=>s.points.map(p=>f(p[1]))).filter(isFinite);
   axes.replaceChildren();lines.replaceChildren();
   let lo=axis==='share'?0:Math.min(...values),hi=axis==='share'?1:Math.max(...values);
@@ -88,13 +91,15 @@ class Figure{
    axes.append(node('line',{class:'best',x1:this.px(best),x2:this.px(best),y1:T,y2:H-B}));
   const circle=(p,look,r)=>isFinite(f(p[1]))&&lines.append(node('circle',{class:look,r,cx:this.px(p[0]).toFixed(1),cy:py(p[1]).toFixed(1)}));
   for(const {series,points} of this.seen){
-   const path=(q,look)=>lines.append(node('path',{class:series.look+look,d:q.map((p,k)=>(k?'L':'M')+place(p)).join('')}));
-   const average=series.average?this.within(series.average):points;
-   if(points.length===1)circle(points[0],series.look,3);
+   const path=(q,look)=>{let down=false;
+    lines.append(node('path',{class:series.look+look,d:q.map(p=>{const pen=down?'L':'M';down=isFinite(f(p[1]));return down?pen+place(p):''}).join('')}))};
+   const average=(series.average?this.within(series.average):points).filter(drawn),only=points.filter(drawn).length===1;
+   if(only)points.forEach(p=>circle(p,series.look,3));
    else if(state.smooth===null&&series.noisy){path(points,' raw');path(mean(average),' mean')}
    else if(state.smooth){path(points,' raw');path(smoothed(average,state.smooth),' mean')}
    else path(points,'');
-   if(series.marks&&points.length>1)points.forEach(p=>circle(p,series.look,1.8));
+   const alone=(p,k)=>!only&&![points[k-1],points[k+1]].some(q=>q&&isFinite(f(q[1])));
+   points.forEach((p,k)=>{if(alone(p,k)||!only&&series.marks)circle(p,series.look,1.8)});
    if(series.best&&this.within([series.best]).length)circle(series.best,series.look+' ring',4.5);
   }
  }
@@ -113,7 +118,7 @@ class Figure{
   for(const k of ['x1','x2'])this.line.setAttribute(k,this.px(near));
   this.line.setAttribute('visibility','visible');
   this.now.replaceChildren(...this.values.slice(0,6).map(v=>{const e=document.createElement('span');
-   e.className='t'+v.look[1];e.textContent=num(+v.value.toPrecision(3));return e}));
+   e.className=v.look.split(' ')[0];e.textContent=num(+v.value.toPrecision(3));return e}));
   this.now.hidden=false;
  }
  listen(){
@@ -146,14 +151,15 @@ document.querySelectorAll('figure.curve').forEach(e=>new Figure(e));
 const save=(name,type,text)=>{const a=document.createElement('a'),address=URL.createObjectURL(new Blob([text],{type}));
  a.setAttribute('href',address);a.download=name.replace(/[^\w.-]+/g,'_');a.click();setTimeout(()=>URL.revokeObjectURL(address),1e4)};
 const saveCsv=figure=>{
- const quoted=s=>'"'+s.replaceAll('"','""')+'"',columns=figure.seen.map(s=>new Map(s.points));
+ const quoted=s=>'"'+s.replaceAll('"','""')+'"',columns=figure.seen.map(s=>new Map(s.points.filter(drawn)));
  const names=figure.seen.map(s=>quoted([runs[s.series.run],s.series.name].filter(Boolean).join(' ')||figure.title));
- const steps=[...new Set(figure.seen.flatMap(s=>s.points.map(p=>p[0])))].sort((a,b)=>a-b);
+ const steps=[...new Set(columns.flatMap(c=>[...c.keys()]))].sort((a,b)=>a-b);
  save(figure.title+'.csv','text/csv',['step,'+names.join(',')].concat(steps.map(x=>[x,...columns.map(c=>c.get(x)??'')].join(','))).join('\n')+'\n')};
 // With the colours of the light page as attributes: programs that draw papers know no style sheets.
 const saveSvg=figure=>{
- const colours=['#1f5fbf','#c2570c','#1b7f4b','#8b3fb0','#a3233a','#0f7c8a'],dashes=['','6 3','2 2','8 2 2 2'];
- const paint=e=>{const c=e.classList,of=[...c].find(k=>/^c\d$/.test(k)),colour=of?colours[of[1]]:'#646b75';
+ const colours=['#1f5fbf','#c2570c','#74003a','#6ba9bd','#402584','#8a5f7c','#a670f3','#d98b09','#b01003','#fc6183','#364d73','#3788bb'],
+  dashes=['','6 3','2 2','8 2 2 2'];
+ const paint=e=>{const c=e.classList,of=[...c].find(k=>/^c\d+$/.test(k)),colour=of?colours[of.slice(1)]:'#646b75';
   const put=o=>{for(const k in o)e.setAttribute(k,o[k])};
   if(e.tagName==='path'){const d=[...c].find(k=>/^d\d$/.test(k)),raw=c.contains('raw');
    put({fill:'none',stroke:colour,'stroke-width':raw?1:1.6,'stroke-linejoin':'round','stroke-opacity':raw?.28:1});

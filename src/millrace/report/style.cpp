@@ -2,11 +2,13 @@
 
 namespace millrace::report::detail {
 
+// The colours of series, s0 to s11, are in the order in which they were chosen: each is as far as possible from those before it,
+// for normal sight and for three kinds of colour blindness. script.cpp has the light ones a second time.
 constinit const std::string_view kStyle = R"(
 :root{--bg:#fbfbfa;--card:#fff;--ink:#1c1f23;--soft:#646b75;--line:#e4e6e9;--accent:#1f5fbf;--good:#1b7f4b;--warn:#b25e09;
---s0:#1f5fbf;--s1:#c2570c;--s2:#1b7f4b;--s3:#8b3fb0;--s4:#a3233a;--s5:#0f7c8a}
+--s0:#1f5fbf;--s1:#c2570c;--s2:#74003a;--s3:#6ba9bd;--s4:#402584;--s5:#8a5f7c;--s6:#a670f3;--s7:#d98b09;--s8:#b01003;--s9:#fc6183;--s10:#364d73;--s11:#3788bb}
 @media screen and (prefers-color-scheme:dark){:root{--bg:#14161a;--card:#1b1e23;--ink:#e6e8eb;--soft:#9aa2ad;--line:#2d3138;--accent:#7fb0ff;
---good:#5fc592;--warn:#f0a35a;--s0:#7fb0ff;--s1:#f0a35a;--s2:#5fc592;--s3:#c99af0;--s4:#f08a9b;--s5:#5cc9d6}}
+--good:#5fc592;--warn:#f0a35a;--s0:#7fb0ff;--s1:#f0a35a;--s2:#d03275;--s3:#76fef6;--s4:#7d5be6;--s5:#eeef08;--s6:#b28324;--s7:#eb6f9a;--s8:#a3d1b7;--s9:#7087d5;--s10:#baf9ac;--s11:#59d6fa}}
 *{box-sizing:border-box}
 body{margin:0;background:var(--bg);color:var(--ink);font:15px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}
 main{max-width:1240px;margin:0 auto;padding:28px 24px 60px}
@@ -36,16 +38,14 @@ button{font:inherit;color:var(--soft);background:none;border:0;padding:0;cursor:
 .run{color:var(--ink)}.run[aria-pressed=false]{opacity:.4;text-decoration:line-through}
 .now{position:absolute;right:30px;bottom:34px;display:flex;gap:8px;font-size:11px;background:var(--card);opacity:.9;padding:0 4px;pointer-events:none;white-space:nowrap;font-variant-numeric:tabular-nums}
 .now[hidden],.pictures img[hidden],figure[hidden]{display:none}.when{color:var(--soft);font-variant-numeric:tabular-nums}.live{color:var(--good)}
-.t0{color:var(--s0)}.t1{color:var(--s1)}.t2{color:var(--s2)}.t3{color:var(--s3)}.t4{color:var(--s4)}.t5{color:var(--s5)}
+.c0{--s:var(--s0)}.c1{--s:var(--s1)}.c2{--s:var(--s2)}.c3{--s:var(--s3)}.c4{--s:var(--s4)}.c5{--s:var(--s5)}.c6{--s:var(--s6)}.c7{--s:var(--s7)}.c8{--s:var(--s8)}.c9{--s:var(--s9)}.c10{--s:var(--s10)}.c11{--s:var(--s11)}.now span{color:var(--s)}
 svg.key{width:16px;height:4px;margin:0 5px 0 0;vertical-align:middle;border-radius:0}
 figure.curve{display:flex;flex-direction:column}svg.plot{display:block;margin-top:auto;width:100%;height:auto;touch-action:pan-y;cursor:crosshair}
 svg path{fill:none;stroke-width:1.6;stroke-linejoin:round}svg.key path{stroke-width:3}
 path.d1{stroke-dasharray:6 3}path.d2{stroke-dasharray:2 2}path.d3{stroke-dasharray:8 2 2 2}
 path.raw{stroke-width:1;stroke-opacity:.28;stroke-dasharray:none}path.mean{stroke-width:1.8}
-path.c0{stroke:var(--s0)}path.c1{stroke:var(--s1)}path.c2{stroke:var(--s2)}path.c3{stroke:var(--s3)}path.c4{stroke:var(--s4)}path.c5{stroke:var(--s5)}
-circle.c0{fill:var(--s0)}circle.c1{fill:var(--s1)}circle.c2{fill:var(--s2)}circle.c3{fill:var(--s3)}circle.c4{fill:var(--s4)}circle.c5{fill:var(--s5)}
-path.soft{stroke:var(--soft)}circle.ring{fill:none;stroke-width:1.6}
-circle.ring.c0{stroke:var(--s0)}circle.ring.c1{stroke:var(--s1)}circle.ring.c2{stroke:var(--s2)}circle.ring.c3{stroke:var(--s3)}circle.ring.c4{stroke:var(--s4)}circle.ring.c5{stroke:var(--s5)}
+path[class^=c]{stroke:var(--s)}circle[class^=c]{fill:var(--s)}
+path.soft{stroke:var(--soft)}circle.ring{fill:none;stroke:var(--s);stroke-width:1.6}
 .best{stroke:var(--soft);stroke-width:1;stroke-dasharray:4 3;opacity:.7}
 .grid{stroke:var(--line);stroke-width:1}.mark{fill:var(--soft);font-size:11px;font-variant-numeric:tabular-nums}
 .at{stroke:var(--soft);stroke-width:1;stroke-dasharray:3 3}.pick{fill:var(--accent);opacity:.14}

@@ -27,8 +27,8 @@ std::string legend_html(std::span<const std::string> names) {
   for (std::size_t i = 0; i < names.size() && names.size() > 1; ++i) {
     const std::string number = std::to_string(i);
     html += "<button type=\"button\" class=\"run\" aria-pressed=\"true\" data-run=\"" + number +
-            "\"><svg class=\"key\" viewBox=\"0 0 16 4\"><path class=\"c" + std::to_string(i % 6) + "\" d=\"M0 2L16 2\"/></svg>" +
-            escaped(names[i]) + "</button>";
+            "\"><svg class=\"key\" viewBox=\"0 0 16 4\"><path class=\"c" + std::to_string(i % report::kColours) +
+            "\" d=\"M0 2L16 2\"/></svg>" + escaped(names[i]) + "</button>";
   }
   return "<div class=\"controls\" id=\"controls\">" + html + "</div>";
 }

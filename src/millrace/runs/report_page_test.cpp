@@ -128,6 +128,7 @@ TEST(ReportPage, SaysWhatIsNotANumber) {
   const std::string page = report_page({&run, 1});
   EXPECT_THAT(page, HasSubstr("<span>macro_f1, best</span><i>at step 2; the last is not a number</i>"));
   EXPECT_THAT(page, HasSubstr("<b>nan</b><span>loss, last</span>"));
+  EXPECT_THAT(page, HasSubstr("[3,0.25],[4,null]]")) << "a gap in the curve of macro_f1";
   run.processes = {{{{"kind", "start"}, {"step", 0}}, {{"kind", "validation"}, {"step", 4}, {"val_loss", "nan"}}}};
   EXPECT_THAT(report_page({&run, 1}), HasSubstr("<b>not a number</b><span>val_loss, last</span>"));
 }
@@ -160,6 +161,8 @@ TEST(ReportPage, OfSeveralRunsSaysWhatDiffersAndHasOneLegend) {
   EXPECT_THAT(page, HasSubstr("<figure class=\"picture\" data-run=\"1\"><figcaption><b>look</b>"));
   const std::vector<RunStory> same = {runs[0], runs[0]};
   EXPECT_THAT(report_page(same), HasSubstr("Their configs are the same."));
+  const std::vector<RunStory> seven(7, runs[0]);
+  EXPECT_THAT(report_page(seven), HasSubstr("data-run=\"6\"><svg class=\"key\" viewBox=\"0 0 16 4\"><path class=\"c6\""));
 }
 
 TEST(ReportPage, StepsThatAResumedRunRepeatedAreDrawnOnce) {

@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t kMostJson = 64ULL << 20U;  // the most bytes of a JSON file
 constexpr std::uint64_t kMostLog = 256ULL << 20U;
-constexpr std::uint64_t kEndOfLog = 1ULL << 16U;
+constexpr std::uint64_t kEndOfLog = 1ULL << 16U, kMostEndOfLog = 1ULL << 24U;
 constexpr std::size_t kMostBeside = 64;
 
 // The last bytes of a file, at most `most`. "" if it is not a regular file or can't be read.
@@ -46,6 +46,23 @@ Json json_in(const fs::path& path) {
   return json.is_discarded() ? Json() : json;
 }
 
+Run::LastLines last_lines_in(const std::string& text) {
+  Run::LastLines last;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    Json line = parse_shallow(std::string_view(text).substr(begin, end - begin));
+    begin = end + 1;
+    const std::string kind = text_at(line, {"kind"});
+    if (kind == "start") last.findings = Json();
+    if (kind == "start" || kind == "step" || kind == "end") last.has_end = kind == "end";
+    if (kind == "step")
+      last.step = std::move(line);
+    else if (kind == "findings")
+      last.findings = std::move(line);
+  }
+  return last;
+}
+
 }  // namespace
 
 const Json& Run::read(std::optional<Json>& kept, const char* name) const {
@@ -55,21 +72,12 @@ const Json& Run::read(std::optional<Json>& kept, const char* name) const {
 
 const Run::LastLines& Run::last_lines() const {
   if (last_lines_) return *last_lines_;
-  const std::string text = end_of(folder_ / run_files::kLog, kEndOfLog);
-  last_lines_.emplace();
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = std::min(text.find('\n', begin), text.size());
-    Json line = parse_shallow(std::string_view(text).substr(begin, end - begin));
-    begin = end + 1;
-    const std::string kind = text_at(line, {"kind"});
-    if (kind == "start") last_lines_->findings = Json();
-    if (kind == "start" || kind == "step" || kind == "end") last_lines_->has_end = kind == "end";
-    if (kind == "step")
-      last_lines_->step = std::move(line);
-    else if (kind == "findings")
-      last_lines_->findings = std::move(line);
+  // More is read if there is no step, because a step line is long if the recipe has thousands of metrics.
+  for (std::uint64_t most = kEndOfLog;; most *= 16) {
+    const std::string text = end_of(folder_ / run_files::kLog, most);
+    last_lines_ = last_lines_in(text);
+    if (!last_lines_->step.is_null() || text.size() < most || most >= kMostEndOfLog) return *last_lines_;
   }
-  return *last_lines_;
 }
 
 const std::vector<std::vector<Json>>& Run::processes() const {
@@ -140,6 +148,11 @@ std::vector<fs::path> Run::branches() const {
   }
   std::sort(branches.begin(), branches.end());
   return branches;
+}
+
+bool is_summary_of(const Json& summary, const Json& line) {
+  if (!summary.is_object()) return false;
+  return !number_at(summary, {"steps"}) || count_at(summary, {"steps"}) >= count_at(line, {"step"});
 }
 
 std::vector<fs::path> runs_beside(const fs::path& run) {

@@ -32,7 +32,7 @@ class Run {
   [[nodiscard]] const Json& plan() const { return read(plan_, "plan.json"); }
   // The summary of the process that ended last. A later process may have started since.
   [[nodiscard]] const Json& summary() const { return read(summary_, "summary.json"); }
-  [[nodiscard]] const LastLines& last_lines() const;  // takes constant time for a log of any length
+  [[nodiscard]] const LastLines& last_lines() const;  // reads only the end of a log, also of a long one
   // The lines of log.jsonl, by process. If a process crashed before its first step, its line is in the file `lock` and comes
   // last.
   [[nodiscard]] const std::vector<std::vector<Json>>& processes() const;
@@ -59,6 +59,11 @@ class Run {
   mutable std::optional<LastLines> last_lines_;
   mutable std::optional<std::vector<std::vector<Json>>> processes_;
 };
+
+// True if `summary` may be that of the process that wrote `line`, which is the log's last line of kind step or end, or null.
+// False if it is an earlier process's: the run was resumed and has logged steps since, or the disk was full when the last process
+// ended.
+[[nodiscard]] bool is_summary_of(const Json& summary, const Json& line);
 
 // The folders next to this run's folder that have a summary: at most 64, the newest first. Empty if the parent folder can't be
 // read.

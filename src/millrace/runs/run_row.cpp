@@ -119,16 +119,9 @@ void add_rate(const Json& json, RunRow& row) {
   }
 }
 
-// True if the summary is about the last step in the log. False if the run was resumed after the summary was written and has
-// logged steps since.
-bool is_of_last_step(const Json& summary, const Run::LastLines& last) {
-  if (!summary.is_object()) return false;
-  return !number_at(summary, {"steps"}) || count_at(summary, {"steps"}) >= count_at(last.step, {"step"});
-}
-
 // Adds speed and findings. They come from the summary, or from the log if the run was resumed after the summary was written.
 void add_doctor(const Json& summary, const Run::LastLines& last, RunRow& row) {
-  const bool is_over = is_of_last_step(summary, last);
+  const bool is_over = is_summary_of(summary, last.step);
   row.step_ms = is_over ? number_at(summary, {"step_ms", "p50"}) : number_at(last.step, {"step_ms_p50"});
   add_rate(is_over ? summary : last.step, row);
   const Json& found = is_over ? summary : last.findings;
@@ -170,7 +163,7 @@ RunRow row_of(const Run& run) {
   row.recipe = run.recipe();
   row.recipe = row.recipe.empty() ? row.folder.parent_path().filename().string() : row.recipe;
   row.step = std::max(count_at(summary, {"steps"}), count_at(last.step, {"step"}));
-  const bool is_over = is_of_last_step(summary, last);
+  const bool is_over = is_summary_of(summary, last.step);
   if (is_over) row.loss = number_at(summary, {"loss", "last"});
   row.loss = row.loss ? row.loss : number_at(last.step, {"loss"});
   row.metrics = metrics_of(summary);

@@ -72,12 +72,6 @@ Json usable(const Json& findings) {
   return some;
 }
 
-// True if the summary may be that of the last process. If the disk was full when that process ended, only the log has its last
-// line, and the summary is an earlier process's.
-bool may_be_of(const Json& summary, const Json& end) {
-  return !number_at(summary, {"steps"}) || count_at(summary, {"steps"}) >= count_at(end, {"step"});
-}
-
 Json findings_of(const RunStory& story) {
   if (story.summary.is_object() && story.summary.contains("findings")) return usable(story.summary["findings"]);
   Json latest;
@@ -113,7 +107,7 @@ RunStory story_of(const Run& run) {
     const auto& lines = story.processes.back();
     story.preset = text_at(lines.front(), {"preset"});
     const auto end = std::ranges::find_if(lines, [](const Json& line) { return text_at(line, {"kind"}) == "end"; });
-    if (end != lines.end() && run.summary().is_object() && may_be_of(run.summary(), *end)) story.summary = run.summary();
+    if (end != lines.end() && is_summary_of(run.summary(), *end)) story.summary = run.summary();
   }
   story.saved_step = run.newest_snapshot();
   story.accounts = accounts_of(story);

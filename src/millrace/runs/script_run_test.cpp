@@ -107,6 +107,22 @@ TEST_F(ScriptRun, WhoeverWasKilledAfterAResumeIsNotDone) {
   EXPECT_EQ(row.state, "died");
 }
 
+TEST_F(ScriptRun, AStepOfAHundredThousandBytesIsInTheTable) {
+  const auto run = made("a", 1, 0.05, few_);
+  std::ofstream log(run / "log.jsonl", std::ios::app);
+  log << Json{{"kind", "start"}, {"time", 0}, {"script", "train.py"}, {"recipe", "train.py"}, {"step", 40}}.dump() << "\n";
+  Json step = {{"kind", "step"}, {"time", 1}, {"step", 60}, {"loss", 0.25}, {"step_ms_p50", 7.0}};
+  for (int i = 0; i < 4000; ++i) step["train/metric_" + std::to_string(i)] = 0.125;
+  const std::string line = step.dump();
+  ASSERT_GT(line.size(), 65'536U);
+  log << line << "\n" << std::flush;
+  const RunRow row = row_of(runs::Run(run));
+  EXPECT_EQ(row.step, 60);
+  EXPECT_EQ(row.loss, 0.25);
+  EXPECT_EQ(row.step_ms, 7.0);
+  EXPECT_EQ(row.state, "died");
+}
+
 TEST_F(ScriptRun, AnOlderSummaryIsNotThatOfTheLastProcess) {
   const auto run = made("a", 1, 0.05, few_);
   EXPECT_FALSE(read_story(run).summary.is_null());

@@ -232,7 +232,7 @@ Report inspect_path(const fs::path& path, bool values, std::span<const Entry> re
   }
   throw UsageError({"can't tell what " + printable(path.string()) + " is", "millrace inspect",
                     "give a run folder, a snapshot folder (step-...), or a file: .safetensors, .pt, .h5, .npy, .npz, .nii, "
-                    ".nii.gz, .png, .jpg, .csv, tokens, UTF-8 text"});
+                    ".nii.gz, .png, .jpg, .wav, .csv, tokens, UTF-8 text"});
 }
 
 }  // namespace millrace::cli

@@ -255,6 +255,37 @@ TEST_F(InspectTest, AnIntactFileOfAnotherKindIsNotDamaged) {
   EXPECT_THAT(inspect_path(root_ / "zip.pt").problems[0], HasSubstr("CRC-32 differs"));
 }
 
+TEST_F(InspectTest, ASoundSaysWhatItsReadersTake) {
+  const auto little = [](std::uint32_t value, std::size_t bytes) {
+    std::string text;
+    for (std::size_t i = 0; i < bytes; ++i) text += static_cast<char>(static_cast<unsigned char>(value >> (8 * i)));
+    return text;
+  };
+  const auto sound = [&](std::uint32_t code, const std::string& numbers) {
+    const std::string rest = "WAVEfmt " + little(16, 4) + little(code, 2) + little(2, 2) + little(4, 4) + little(16, 4) +
+                             little(4, 2) + little(16, 2) + "data" + little(static_cast<std::uint32_t>(numbers.size()), 4) +
+                             numbers;
+    return "RIFF" + little(static_cast<std::uint32_t>(rest.size()), 4) + rest;
+  };
+  const fs::path file = root_ / "voice";  // without an extension, because the content decides
+  write(file, sound(1, little(0x4000, 2) + little(0xc000, 2) + little(0, 2) + little(0, 2)));
+  Report report = inspect_path(file, /*values=*/true);
+  EXPECT_EQ(report.kind, "sound");
+  EXPECT_THAT(report.problems, IsEmpty());
+  EXPECT_EQ(report.details["samples"], 2);
+  EXPECT_EQ(report.details["values"][0]["shape"], Json({2, 2}));
+  EXPECT_EQ(report.details["values"][0]["greatest"], 0.5);
+  const std::string text = report.to_text("voice");
+  for (const char* fact : {"channels +2\n", "rate +4 Hz\n", "samples +2 in each channel, 0\\.5 s\n", "stored as +PCM of 16"})
+    EXPECT_THAT(text, testing::ContainsRegex(fact));
+  write(file, sound(1, "") + "LIST" + little(0, 4));
+  EXPECT_THAT(inspect_path(file).to_text("voice"), testing::ContainsRegex("samples +0 in each channel, 0 s\n"));
+  write(file, sound(7, "abcd"));
+  EXPECT_EQ(inspect_path(file).unread.size(), 1U) << "mu-law is whole, but not read";
+  write(root_ / "cut.wav", "RIFF");
+  EXPECT_EQ(inspect_path(root_ / "cut.wav").problems.size(), 1U);
+}
+
 TEST_F(InspectTest, ValuesOfEveryKindOfFile) {
   std::vector<float> values(6'000'000, 1.0F);  // so large that it is read in several pieces
   values[3] = -2.5F;

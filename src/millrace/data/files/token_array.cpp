@@ -14,6 +14,7 @@
 #include "millrace/base/format.h"
 #include "millrace/base/hash.h"
 #include "millrace/base/input_file.h"
+#include "millrace/format/npy.h"
 
 namespace millrace::data {
 namespace {
@@ -193,7 +194,7 @@ class FileTokens final : public TokenArray {
                        .where = "byte 0",
                        .next = "leave out the size of an id, which the file states"});
     }
-    if (text.starts_with("\x93NUMPY")) {
+    if (format::is_npy(text)) {
       throw DataError({.what = name_ + " is a .npy file, not bare ids: its header would be read as ids",
                        .where = "byte 0",
                        .next = "write bare ids: numpy.load(FILE).astype('<u2').tofile(NEW); '<u4' for ids above 65535"});

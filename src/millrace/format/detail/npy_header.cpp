@@ -204,7 +204,7 @@ void transpose(const NpyLayout& layout, std::span<const std::byte> in, std::span
 NpyPrologue parse_prologue(std::span<const std::byte> start) {
   NpyPrologue result;
   const std::string_view text(reinterpret_cast<const char*>(start.data()), start.size());
-  if (!text.starts_with(kMagic)) {
+  if (!is_npy(text)) {
     result.problem = "not a .npy file: it does not begin with \\x93NUMPY";
     return result;
   }
@@ -292,3 +292,9 @@ void to_native(const NpyLayout& layout, std::span<const std::byte> in, std::span
 }
 
 }  // namespace millrace::format::detail
+
+namespace millrace::format {
+
+bool is_npy(std::string_view start) { return start.starts_with(detail::kMagic); }
+
+}  // namespace millrace::format

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -81,7 +82,13 @@ class Gathering {
 
  private:
   static bool is_curve(const std::string& key, const Json& value) {
-    return value.is_number() && std::ranges::find(kNoCurve, key) == kNoCurve.end();
+    const bool is_value = value.is_number() || value == "nan" || value == "inf" || value == "-inf";
+    return is_value && std::ranges::find(kNoCurve, key) == kNoCurve.end();
+  }
+
+  // A value that was not finite is text in the log; it makes a gap in the curve.
+  static double number_in(const Json& value) {
+    return value.is_number() ? value.get<double>() : std::numeric_limits<double>::quiet_NaN();
   }
 
   // Removes the values after `step`, because a process that resumes from a snapshot repeats the steps after it.
@@ -127,7 +134,7 @@ class Gathering {
     Diagram& diagram = to_[title];
     diagram.rank = Rank::machine;
     diagram.order = order;
-    diagram.series[{run_, "", series}][step] = value.get<double>();
+    diagram.series[{run_, "", series}][step] = number_in(value);
   }
 
   void measured(Rank rank, const std::string& title, const std::string& series, double step, const Json& value) {
@@ -141,7 +148,7 @@ class Gathering {
       if (metric != nullptr && metric->name == validations_.judged) diagram.rank = Rank::judged;
     }
     if (rank == Rank::loss && diagram.rank == Rank::metric) diagram.rank = Rank::loss;
-    diagram.series[{run_, "", series}][step] = value.get<double>();
+    diagram.series[{run_, "", series}][step] = number_in(value);
   }
 
   Diagrams& to_;
@@ -228,7 +235,7 @@ report::Curve curve_of(const std::string& title, const Diagram& diagram, std::sp
 
 bool says_something(const report::Curve& curve) {
   return std::ranges::any_of(curve.series, [](const report::Series& series) {
-    return std::ranges::any_of(series.points, [](const report::Point& point) { return point.y != 0; });
+    return std::ranges::any_of(series.points, [](const report::Point& point) { return std::isfinite(point.y) && point.y != 0; });
   });
 }
 

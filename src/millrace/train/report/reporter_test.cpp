@@ -4,11 +4,13 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
 #include "millrace/base/error.h"
 #include "millrace/base/fs.h"
+#include "millrace/train/report/log_keys.h"
 
 namespace millrace {
 namespace {
@@ -310,6 +312,39 @@ TEST_F(ReporterTest, AValidationsLineIsInTheRecipesOrderWithoutItsQuietNames) {
   });
   EXPECT_THAT(text, HasSubstr("val_generator 2.0000  zeal 0.5000  corr 0.7500  bits/units 1,200\n"));
   EXPECT_EQ(records().at(0).at("recall/cat"), 0.25) << "the log has them all";
+}
+
+// The rehearsal refuses these names, so the list must have each key of a line that has every value it can have.
+TEST_F(ReporterTest, TheListOfLogKeysHasEveryKeyOfALine) {
+  (void)said([](Reporter& reporter) {
+    StepRecord record = two_objectives();
+    record.objectives.pop_back();
+    record.objectives[0].spikes = 1;
+    record.objectives[0].loss_scale = 8.0;
+    record.objectives[0].present = false;
+    record.window.means = {{"generator", 1.5}};
+    record.window.others = 0.5;
+    record.host_ms = 1.0;
+    record.cache.emplace();
+    record.gpu.emplace();
+    for (const bool on_gpu : {false, true}) {
+      record.memory = StepRecord::Memory{.on_gpu = on_gpu, .counters = {}};
+      reporter.step(record);
+    }
+    metrics::Means means{{"val_generator", 2.0}, {"corr", 0.5}};
+    means.set_version("corr", {.number = 2});
+    reporter.validation({.step = 40, .means = means, .judged = "val_generator", .seconds = 1, .batches = 2});
+    reporter.epoch({.epoch = 1, .train_loss = 2.5, .seconds = 4, .samples = 10, .samples_here = 10}, 40, means);
+  });
+  const std::vector<std::string> of_the_recipe = {"generator", "val_generator", "corr", "volumes_per_s"};
+  for (const Json& line : records()) {
+    if (line.at("kind") != "step" && line.at("kind") != "validation") continue;
+    for (const auto& [key, value] : line.items())
+      EXPECT_NE(is_log_key(key), std::ranges::find(of_the_recipe, key) != of_the_recipe.end()) << key;
+  }
+  const std::string history = Fs::real().read_file(folder_ / "history.csv");
+  EXPECT_TRUE(history.starts_with("epoch,train_loss,val_loss,seconds,volumes_per_s,corr\n")) << history;
+  for (const char* column : {"epoch", "train_loss", "seconds"}) EXPECT_TRUE(is_log_key(column)) << column;
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include "millrace/device/errors.h"
 #include "millrace/metrics/board.h"
 #include "millrace/system/signals.h"
+#include "millrace/train/report/log_keys.h"
 #include "millrace/train/run/loss_check.h"
 #include "millrace/train/run/prediction.h"
 #include "millrace/train/run/repeat_check.h"
@@ -223,6 +224,17 @@ std::optional<Batch> first_batch(const Assembly& assembly, Split split, Rehearsa
   return batch;
 }
 
+// Throws RecipeError if a value of the recipe has the name of a key of the log. `what`: "metric" or "objective"; `where`: the
+// place in the recipe that gives the name.
+void refuse_log_keys(const metrics::Means& means, const std::string& what, const std::string& where) {
+  for (const auto& [name, value] : means) {
+    if (!is_log_key(name)) continue;
+    throw RecipeError({what + " " + quoted(name) + " has the name of a value that Millrace itself writes into log.jsonl or " +
+                           "history.csv, so one of the two would be lost",
+                       where, "give it another name; these are taken: " + joined(kLogKeys, ", ")});
+  }
+}
+
 void rehearse_training(Assembly& assembly, Rehearsal& rehearsal) {
   const std::optional<Batch> batch = first_batch(assembly, Split::train, rehearsal);
   if (!batch) return;
@@ -250,6 +262,7 @@ void rehearse_training(Assembly& assembly, Rehearsal& rehearsal) {
   for (std::size_t i = 0; i < rehearsed.result.losses.size(); ++i)
     board.add(stepper.objective_name(i), rehearsed.result.losses[i]);
   const metrics::Means losses = board.means();
+  refuse_log_keys(losses, "objective", "Objective::name");
   if (assembly.config().log.train_metrics) recipe.measure(*batch, rehearsed.result, board);
   rehearsal.losses = board.means();
   for (const auto& [name, value] : losses) {  // losses only, because a metric may be undefined for a single batch
@@ -300,6 +313,7 @@ void rehearse_validation(Assembly& assembly, Rehearsal& rehearsal) {
   recipe.end_validation(board);
   rehearsal.metrics = board.means();
   refuse_names_of_losses(losses, board.state());
+  refuse_log_keys(rehearsal.metrics, "metric", "Recipe::measure() or end_validation()");
   rehearsal.validation_rows = batch->rows();
   if (assembly.config().log.images) {
     for (const Picture& picture : recipe.draw())

@@ -46,6 +46,14 @@ stdfs::file_type type_of(const stdfs::path& path) {
 
 bool is_there(const stdfs::path& path) { return type_of(path) != stdfs::file_type::not_found; }
 
+// The name under which this process would keep a history.csv with other columns, see format::CsvWriter. The record gets the
+// name before the file exists, so that a file of the user with a similar name never becomes the run's.
+std::string next_kept_history(const stdfs::path& run) {
+  std::string name = run_files::kHistoryBefore;
+  for (int i = 2; is_there(run / name); ++i) name = std::string(run_files::kHistoryBefore) + "." + std::to_string(i);
+  return name;
+}
+
 std::optional<long> number_in(std::string_view text) {
   long number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -328,6 +336,7 @@ std::vector<std::string> RunFolder::begin(std::optional<std::int64_t> branches_a
     std::error_code gone;
     record_.started_in = stdfs::current_path(gone).string();
     record_.files.insert(run_files::kAll.begin(), run_files::kAll.end());
+    record_.files.insert(next_kept_history(path_));
     write_record(fs_, path_, record_);
     if (!staging_.empty()) {
       for (const std::string& name : fs_.list(staging_)) {

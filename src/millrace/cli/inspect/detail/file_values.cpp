@@ -13,6 +13,7 @@
 #include "millrace/format/npy.h"
 #include "millrace/format/pt.h"
 #include "millrace/format/safetensors.h"
+#include "millrace/format/wav.h"
 #include "millrace/hdf5/file.h"
 
 namespace millrace::cli {
@@ -169,6 +170,16 @@ std::vector<LyingArray> image_arrays(const fs::path& path) {
              std::vector<std::byte> pixels(static_cast<std::size_t>(size.height * size.width * channels));
              data::Image(path).decode(size.stored, 1, {0, 0, size.height, size.width}, pixels);
              take(pixels);
+           }}};
+}
+
+std::vector<LyingArray> sound_arrays(const fs::path& path) {
+  const auto file = std::make_shared<const format::WavFile>(path);
+  const format::WavLayout& layout = file->layout();
+  return {{"sound", DType::f32, {layout.channels, layout.frames}, [file](const Take& take) {
+             std::vector<float> values(static_cast<std::size_t>(file->layout().channels * file->layout().frames));
+             file->read(values);
+             take(std::as_bytes(std::span(values)));
            }}};
 }
 

@@ -23,6 +23,7 @@
 #include "millrace/format/npy.h"
 #include "millrace/format/pt.h"
 #include "millrace/format/safetensors.h"
+#include "millrace/format/wav.h"
 #include "millrace/hdf5/stored_axis.h"
 
 namespace millrace::cli {
@@ -42,14 +43,16 @@ constexpr char kNii[] = ".nii", kNiiGz[] = ".nii.gz", kHdr[] = ".hdr", kHdrGz[] 
                kImgGz[] = ".img.gz";
 constexpr char kPt[] = ".pt", kPth[] = ".pth", kTokens[] = ".tokens";
 constexpr char kH5[] = ".h5", kHdf5[] = ".hdf5", kUvh5[] = ".uvh5";
-constexpr char kCsv[] = ".csv", kTsv[] = ".tsv", kTxt[] = ".txt";
+constexpr char kCsv[] = ".csv", kTsv[] = ".tsv", kTxt[] = ".txt", kWav[] = ".wav";
 
-bool begins_with(const fs::path& path, std::string_view magic) {
+// The first `count` bytes of a file, or all of them if it has fewer.
+std::string first_bytes(const fs::path& path, std::uint64_t count) {
   const InputFile file(path);
-  std::string bytes(std::min<std::uint64_t>(file.size(), magic.size()), '\0');
+  std::string bytes(std::min(file.size(), count), '\0');
   file.read(0, std::as_writable_bytes(std::span(bytes)));
-  return bytes == magic;
+  return bytes;
 }
+bool begins_with(const fs::path& path, std::string_view magic) { return first_bytes(path, magic.size()) == magic; }
 
 bool holds_safetensors(const fs::path& path) {
   const InputFile file(path);
@@ -60,7 +63,7 @@ bool holds_safetensors(const fs::path& path) {
   for (std::size_t i = 8; i-- > 0;) header = header << 8U | start[i];
   return start[8] == '{' && header <= file.size() - 8;
 }
-bool holds_npy(const fs::path& path) { return begins_with(path, "\x93NUMPY"); }
+bool holds_npy(const fs::path& path) { return format::is_npy(first_bytes(path, 6)); }
 // The names of the members of a .npz or .pt archive, which show the archive's kind. Empty if the end of the archive is missing.
 std::vector<std::string> members_of(const fs::path& path) {
   if (!begins_with(path, "PK\3\4")) return {};
@@ -78,6 +81,10 @@ bool holds_pt(const fs::path& path) {
   return std::ranges::any_of(members_of(path), is_pickle) || (begins_with(path, "PK\3\4") && !has_extension<kNpz>(path));
 }
 bool holds_image(const fs::path& path) { return begins_with(path, "\x89PNG\r\n\x1a\n") || begins_with(path, "\xff\xd8\xff"); }
+bool holds_sound(const fs::path& path) {
+  const std::string start = first_bytes(path, 12);
+  return start.size() == 12 && start.starts_with("RIFF") && start.ends_with("WAVE");
+}
 bool holds_tokens(const fs::path& path) { return begins_with(path, "MRTOKENS"); }
 bool holds_hdf5(const fs::path& path) { return begins_with(path, "\x89HDF\r\n\x1a\n"); }
 bool holds_nothing_known(const fs::path&) { return false; }
@@ -308,6 +315,25 @@ void describe_image(const fs::path& path, Report& report) {
                     {"orientation", signs.orientation}};
 }
 
+void describe_sound(const fs::path& path, Report& report) {
+  add_size(report, path);
+  const format::WavFile file(path);
+  const format::WavLayout& layout = file.layout();
+  const double seconds = static_cast<double>(layout.frames) / static_cast<double>(layout.rate);
+  report.facts.insert(
+      report.facts.end(),
+      {{"channels", std::to_string(layout.channels)},
+       {"rate", with_commas(layout.rate) + " Hz"},
+       {"samples", with_commas(layout.frames) + " in each channel, " + significant(seconds, 5) + " s"},
+       {"stored as", std::string(layout.is_float ? "floats" : "PCM") + " of " + std::to_string(layout.bits) + " bits"},
+       {"check", "header and size agree; the file itself holds no checksum"}});
+  report.details = {{"channels", layout.channels},
+                    {"rate", layout.rate},
+                    {"samples", layout.frames},
+                    {"bits", layout.bits},
+                    {"is_float", layout.is_float}};
+}
+
 void describe_table(const fs::path& path, Report& report) {
   add_size(report, path);
   const data::TableSeen seen = data::look_at_table(path);
@@ -360,6 +386,7 @@ constexpr FileFormat kFormats[] = {
     {"NumPy archive", holds_npz, has_extension<kNpz>, describe_npz, npz_arrays},
     {"PyTorch file", holds_pt, has_extension<kPt, kPth>, describe_pt, pt_arrays, check_archive},
     {"image", holds_image, has_extension<kPng, kJpg, kJpeg>, describe_image, image_arrays},
+    {"sound", holds_sound, has_extension<kWav>, describe_sound, sound_arrays},
     {"token file", holds_tokens, has_extension<kTokens>, describe_tokens, token_arrays},
     {"HDF5 file", holds_hdf5, has_extension<kH5, kHdf5, kUvh5>, describe_hdf5, hdf5_arrays},
     {"NIfTI volume", data::is_nifti, has_extension<kNii, kNiiGz, kHdr, kHdrGz, kImg, kImgGz>, describe_nifti, nifti_arrays},

@@ -14,6 +14,7 @@
 #include "millrace/data/sources/token_source.h"
 #include "millrace/data/sources/window_source.h"
 #include "millrace/data/workload/detail/parts.h"
+#include "millrace/format/npy.h"
 
 namespace millrace::data::detail {
 namespace {
@@ -78,7 +79,7 @@ SourcePtr open_memory(const Part& part) {
     if (shape == keys.shapes.end())
       refuse_part(part, "array " + quoted(name) + " has no shape", "give the shape of one row in shapes");
     const std::string bytes = read_bytes(part.input.folder / file);
-    if (bytes.starts_with("\x93NUMPY")) {
+    if (format::is_npy(bytes)) {
       throw DataError({.what = (part.input.folder / file).string() + " is a .npy file: its header would be read as numbers",
                        .where = part.place + ".arrays." + name,
                        .next = "use a part of kind \"npy\", or write bare floats: numpy.load(FILE).astype('<f4').tofile(NEW)"});
