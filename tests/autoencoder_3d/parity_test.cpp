@@ -6,10 +6,10 @@
 #include <ATen/ops/scalar_tensor.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include "millrace/config/schema_of.h"
 #include "millrace/optim/optimizer.h"
@@ -17,6 +17,7 @@
 #include "recipes/autoencoder_3d/loss.h"
 #include "recipes/autoencoder_3d/model.h"
 #include "tests/support/parity.h"
+#include "tests/support/peer.h"
 
 namespace millrace::recipes::autoencoder_3d {
 namespace {
@@ -104,11 +105,12 @@ class AutoencoderParity : public ::testing::TestWithParam<Case> {
     snapshot::write_tensors(Fs::real(), folder_ / "weights.safetensors", weights);
     snapshot::write_tensors(Fs::real(), folder_ / "batch.safetensors", batch_);
     std::ofstream(folder_ / "config.json") << config::detail::Codec<RecipeConfig>::write(c.recipe).dump();
-    std::string command = (root / "tools/python-peer").string() + " " + (root / "tests/autoencoder_3d/parity.py").string();
+    std::vector<std::string> words;
     for (const char* file : {"config.json", "weights.safetensors", "batch.safetensors", "out.safetensors"})
-      command += " " + (folder_ / file).string();
-    command += " " + std::to_string(c.steps);
-    ASSERT_EQ(std::system(command.c_str()), 0) << command;
+      words.push_back((folder_ / file).string());
+    words.push_back(std::to_string(c.steps));
+    ASSERT_EQ(test::run_peer(root / "tests/autoencoder_3d/parity.py", words, {.said = {}, .modules = {"monai.networks.nets"}}), 0)
+        << folder_;
     theirs_ = snapshot::read_tensors(folder_ / "out.safetensors");
   }
 

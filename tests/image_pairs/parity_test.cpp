@@ -9,11 +9,11 @@
 #include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "millrace/config/schema_of.h"
 #include "millrace/optim/optimizer.h"
@@ -21,6 +21,7 @@
 #include "recipes/image_pairs/loss.h"
 #include "recipes/image_pairs/model.h"
 #include "tests/support/parity.h"
+#include "tests/support/peer.h"
 
 namespace millrace::recipes::image_pairs {
 namespace {
@@ -116,11 +117,11 @@ class PairParity : public ::testing::TestWithParam<Case> {
         {"frozen", c.frozen},
         {"places",
          {prompts_.first, prompts_.second}}}.dump();
-    std::string command = (root / "tools/python-peer").string() + " " + (root / "tests/image_pairs/parity.py").string();
+    std::vector<std::string> words;
     for (const char* file : {"config.json", "weights.safetensors", "batch.safetensors", "out.safetensors"})
-      command += " " + (folder_ / file).string();
-    command += " " + std::to_string(kSteps);
-    ASSERT_EQ(std::system(command.c_str()), 0) << command;
+      words.push_back((folder_ / file).string());
+    words.push_back(std::to_string(kSteps));
+    ASSERT_EQ(test::run_peer(root / "tests/image_pairs/parity.py", words), 0) << folder_;
     theirs_ = snapshot::read_tensors(folder_ / "out.safetensors");
   }
 

@@ -7,10 +7,10 @@
 #include <ATen/ops/stack.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include "millrace/config/schema_of.h"
 #include "millrace/optim/optimizer.h"
@@ -19,6 +19,7 @@
 #include "recipes/neural_response/model.h"
 #include "recipes/neural_response/recipe.h"
 #include "tests/support/parity.h"
+#include "tests/support/peer.h"
 
 namespace millrace::recipes::neural_response {
 namespace {
@@ -115,11 +116,11 @@ class Parity : public ::testing::TestWithParam<Case> {
     Json config = config::detail::Codec<RecipeConfig>::write(c.recipe);
     config["behavior_dim"] = c.behavior;
     std::ofstream(folder_ / "config.json") << config.dump();
-    std::string command = (root / "tools/python-peer").string() + " " + (root / "tests/neural_response/parity.py").string();
+    std::vector<std::string> words;
     for (const char* file : {"config.json", "weights.safetensors", "batch.safetensors", "out.safetensors"})
-      command += " " + (folder_ / file).string();
-    command += " " + std::to_string(c.steps);
-    ASSERT_EQ(std::system(command.c_str()), 0) << command;
+      words.push_back((folder_ / file).string());
+    words.push_back(std::to_string(c.steps));
+    ASSERT_EQ(test::run_peer(root / "tests/neural_response/parity.py", words), 0) << folder_;
     theirs_ = snapshot::read_tensors(folder_ / "out.safetensors");
   }
 
