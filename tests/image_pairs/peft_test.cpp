@@ -108,8 +108,9 @@ TEST_P(PairPeft, ReadsOursAndWritesTheirsWithTheSameAnswers) {
   (void)merge_adapters(Fs::real(), *model, recipe_, folder_ / "merged", 20'000);
   EXPECT_TRUE(stdfs::exists(folder_ / "merged/model.safetensors.index.json"));
 
-  const int status = test::run_peer(stdfs::path(MILLRACE_SOURCE_DIR) / "tests/image_pairs/peft_peer.py", {folder_.string()},
-                                    {.said = folder_ / "peer.log", .modules = {"transformers.models.llava", "peft"}});
+  const int status =
+      test::run_peer(stdfs::path(MILLRACE_SOURCE_DIR) / "tests/image_pairs/peft_peer.py", {folder_.string()},
+                     {.said = folder_ / "peer.log", .modules = {"transformers.models.llava.modeling_llava", "peft"}});
   if (status == 77) GTEST_SKIP() << "transformers or PEFT is not installed in .deps/venv";
   ASSERT_EQ(status, 0) << "what Python said is in " << folder_ / "peer.log";
   const Tensors theirs = snapshot::read_tensors(folder_ / "logits.safetensors");

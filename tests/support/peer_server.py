@@ -47,7 +47,7 @@ def main():
     for line in requests.makefile():
         said, modules, *words = line.rstrip("\n").split("\t")
         for module in filter(None, modules.split(",")):
-            with contextlib.suppress(ImportError):
+            with contextlib.suppress(Exception):  # the script meets it too, and says so
                 importlib.import_module(module)
         sys.stdout.flush()
         sys.stderr.flush()
