@@ -117,12 +117,21 @@ class PairParity : public ::testing::TestWithParam<Case> {
         {"frozen", c.frozen},
         {"places",
          {prompts_.first, prompts_.second}}}.dump();
+    std::string given = std::to_string(kSteps);
     std::vector<std::string> words;
-    for (const char* file : {"config.json", "weights.safetensors", "batch.safetensors", "out.safetensors"})
+    for (const char* file : {"config.json", "weights.safetensors", "batch.safetensors"}) {
       words.push_back((folder_ / file).string());
+      given += Fs::real().read_file(folder_ / file);
+    }
+    words.push_back((folder_ / "out.safetensors").string());
     words.push_back(std::to_string(kSteps));
-    ASSERT_EQ(test::run_peer(root / "tests/image_pairs/parity.py", words), 0) << folder_;
-    theirs_ = snapshot::read_tensors(folder_ / "out.safetensors");
+    static std::map<std::string, Tensors> answers;  // a plain network is given the same as the one with fused kernels
+    Tensors& answer = answers[given];
+    if (answer.empty()) {
+      ASSERT_EQ(test::run_peer(root / "tests/image_pairs/parity.py", words), 0) << folder_;
+      answer = snapshot::read_tensors(folder_ / "out.safetensors");
+    }
+    theirs_ = answer;
   }
 
   // None at a symmetric place, such as zero, where a gradient is rounding alone.

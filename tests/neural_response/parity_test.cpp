@@ -9,6 +9,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -116,12 +117,21 @@ class Parity : public ::testing::TestWithParam<Case> {
     Json config = config::detail::Codec<RecipeConfig>::write(c.recipe);
     config["behavior_dim"] = c.behavior;
     std::ofstream(folder_ / "config.json") << config.dump();
+    std::string given = std::to_string(c.steps);
     std::vector<std::string> words;
-    for (const char* file : {"config.json", "weights.safetensors", "batch.safetensors", "out.safetensors"})
+    for (const char* file : {"config.json", "weights.safetensors", "batch.safetensors"}) {
       words.push_back((folder_ / file).string());
+      given += Fs::real().read_file(folder_ / file);
+    }
+    words.push_back((folder_ / "out.safetensors").string());
     words.push_back(std::to_string(c.steps));
-    ASSERT_EQ(test::run_peer(root / "tests/neural_response/parity.py", words), 0) << folder_;
-    theirs_ = snapshot::read_tensors(folder_ / "out.safetensors");
+    static std::map<std::string, Tensors> answers;  // a plain network is given the same as the one with fused kernels
+    Tensors& answer = answers[given];
+    if (answer.empty()) {
+      ASSERT_EQ(test::run_peer(root / "tests/neural_response/parity.py", words), 0) << folder_;
+      answer = snapshot::read_tensors(folder_ / "out.safetensors");
+    }
+    theirs_ = answer;
   }
 
   struct Result {
