@@ -4,6 +4,7 @@
 #include <torch/nn/module.h>
 
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -49,13 +50,22 @@ class Parity : public ::testing::TestWithParam<bool> {  // fused kernels or ATen
     tokens_.narrow(0, 2, 1).narrow(1, 30, 11).zero_();  // padding: counts unequal between rows
     snapshot::write_tensors(Fs::real(), folder_ / "weights.safetensors", parameters_of(*model_));
     snapshot::write_tensors(Fs::real(), folder_ / "batch.safetensors", {{"tokens", tokens_}});
+    std::string given;
     std::vector<std::string> words;
-    for (const char* file : {"weights.safetensors", "batch.safetensors", "out.safetensors"})
+    for (const char* file : {"weights.safetensors", "batch.safetensors"}) {
       words.push_back((folder_ / file).string());
+      given += Fs::real().read_file(folder_ / file);
+    }
+    words.push_back((folder_ / "out.safetensors").string());
     words.push_back(std::to_string(kLayers));
     words.push_back(std::to_string(kHeads));
-    ASSERT_EQ(test::run_peer(root / "tests/language_model/parity.py", words), 0) << folder_;
-    theirs_ = snapshot::read_tensors(folder_ / "out.safetensors");
+    static std::map<std::string, Tensors> answers;  // all tests give the same
+    Tensors& answer = answers[given];
+    if (answer.empty()) {
+      ASSERT_EQ(test::run_peer(root / "tests/language_model/parity.py", words), 0) << folder_;
+      answer = snapshot::read_tensors(folder_ / "out.safetensors");
+    }
+    theirs_ = answer;
   }
 
   std::pair<at::Tensor, at::Tensor> loss() {
