@@ -5,12 +5,12 @@
 #include <ATen/ops/rand.h>
 #include <gmock/gmock.h>
 
-#include <cstdlib>
 #include <set>
 
 #include "millrace/base/error.h"
 #include "millrace/core/host_values.h"
 #include "millrace/snapshot/snapshot.h"
+#include "tests/support/peer.h"
 
 namespace millrace::recipes::autoencoder_3d {
 namespace {
@@ -21,9 +21,7 @@ TEST(PerceptualParity, DistancesAndGradientsAreThoseOfPython) {
   const std::filesystem::path root = MILLRACE_SOURCE_DIR;
   if (!std::filesystem::exists(root / ".deps/venv/bin/python")) GTEST_SKIP() << "no Python environment in .deps/venv";
   const std::filesystem::path file = std::filesystem::path(testing::TempDir()) / "perceptual.safetensors";
-  const std::string command =
-      (root / "tools/python-peer").string() + " " + (root / "tests/autoencoder_3d/perceptual.py").string() + " " + file.string();
-  ASSERT_EQ(std::system(command.c_str()), 0) << command;
+  ASSERT_EQ(test::run_peer(root / "tests/autoencoder_3d/perceptual.py", {file.string()}), 0);
   Tensors theirs = snapshot::read_tensors(file);
   const Slices slices = {theirs["slices.0"], theirs["slices.1"], theirs["slices.2"]};
   for (const bool maps : {false, true}) {

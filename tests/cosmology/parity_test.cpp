@@ -3,14 +3,15 @@
 #include <gtest/gtest.h>
 #include <torch/nn/module.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "millrace/snapshot/snapshot.h"
 #include "recipes/cosmology/model.h"
 #include "recipes/cosmology/recipe.h"
 #include "tests/support/parity.h"
+#include "tests/support/peer.h"
 
 namespace millrace::recipes::cosmology {
 namespace {
@@ -32,10 +33,11 @@ TEST_P(Parity, OutputLossEveryGradientAndTheRunningStatistics) {
   for (const auto& named : model.named_buffers()) weights[named.key()] = named.value();
   snapshot::write_tensors(Fs::real(), folder / "weights.safetensors", weights);
   snapshot::write_tensors(Fs::real(), folder / "batch.safetensors", batch);
-  const std::string command = (root / "tools/python-peer").string() + " " + (root / "tests/cosmology/parity.py").string() + " " +
-                              (folder / "weights.safetensors").string() + " " + (folder / "batch.safetensors").string() + " " +
-                              (folder / "out.safetensors").string() + " " + std::to_string(kFilters);
-  ASSERT_EQ(std::system(command.c_str()), 0) << command;
+  std::vector<std::string> words;
+  for (const char* file : {"weights.safetensors", "batch.safetensors", "out.safetensors"})
+    words.push_back((folder / file).string());
+  words.push_back(std::to_string(kFilters));
+  ASSERT_EQ(test::run_peer(root / "tests/cosmology/parity.py", words), 0) << folder;
   const Tensors theirs = snapshot::read_tensors(folder / "out.safetensors");
 
   const at::Tensor output = model.forward(batch.at("input"));

@@ -95,8 +95,11 @@ void expect_confusion_of(const RunOutcome& run) {
 TEST(PairLearning, APresetMakesItsImagesOfThePhotographsThatAConfigNames) {
   const stdfs::path data = stdfs::path("runs") / "data";
   stdfs::remove_all(data);
-  const Json values = {
-      {"data.dir", ""}, {"recipe.photographs", smoke_images() + "/images"}, {"recipe.val_samples", 50}, {"train.max_steps", 2}};
+  const Json values = {{"data.dir", ""},
+                       {"recipe.photographs", smoke_images() + "/images"},
+                       {"recipe.val_samples", 50},
+                       {"device.kernels", "ours"},
+                       {"train.max_steps", 2}};
   const RunOutcome run = train(values, "photographs");
   EXPECT_EQ(run.summary.at("steps"), 2);
   std::vector<stdfs::path> made(stdfs::directory_iterator(data), {});
@@ -131,7 +134,13 @@ TEST(PairLearning, TheSmokePresetLearnsToTellNoise) {
 
 // Base / W at first, the base at the end of the warm-up, a hundredth at the end; an update a batch, by the optimiser's own count.
 TEST(PairLearning, TheScheduleAndTheUpdatesAreThePages) {
-  const RunOutcome run = train({{"train.max_steps", 41}, {"log.every", 1}, {"optim.learning_rate", 2e-4}}, "schedule");
+  const RunOutcome run = train({{"train.max_steps", 41},
+                                {"log.every", 1},
+                                {"optim.learning_rate", 2e-4},
+                                {"device.kernels", "ours"},
+                                {"train.validate_every", 41},
+                                {"train.validate_batches", 1}},
+                               "schedule");
   const std::vector<Json> steps = records(run, "step");
   ASSERT_EQ(steps.size(), 41U);
   EXPECT_EQ(run.summary.at("steps"), 41);
@@ -170,7 +179,11 @@ TEST(PairLearning, AnEstimateCountsGradientsAndASnapshotOfWhatIsTrained) {
 }
 
 TEST(PairLearning, AFrozenBaseStaysAsItIsAndItsFeaturesMayBeKept) {
-  const Json frozen = {{"recipe.freeze_base", true}, {"train.max_steps", 6}, {"train.validate_every", 6}, {"log.every", 1}};
+  const Json frozen = {{"recipe.freeze_base", true},
+                       {"train.max_steps", 6},
+                       {"train.validate_every", 6},
+                       {"log.every", 1},
+                       {"device.kernels", "ours"}};
   const RunOutcome kept = train(frozen, "kept");
   Json off = frozen;
   off["recipe.cache_image_features"] = false;

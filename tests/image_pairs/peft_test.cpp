@@ -6,9 +6,7 @@
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
@@ -16,6 +14,7 @@
 #include "millrace/snapshot/snapshot.h"
 #include "recipes/image_pairs/originals/adapters.h"
 #include "recipes/image_pairs/originals/base_weights.h"
+#include "tests/support/peer.h"
 
 namespace millrace::recipes::image_pairs {
 namespace {
@@ -109,12 +108,11 @@ TEST_P(PairPeft, ReadsOursAndWritesTheirsWithTheSameAnswers) {
   (void)merge_adapters(Fs::real(), *model, recipe_, folder_ / "merged", 20'000);
   EXPECT_TRUE(stdfs::exists(folder_ / "merged/model.safetensors.index.json"));
 
-  const std::string command = (stdfs::path(MILLRACE_SOURCE_DIR) / "tools/python-peer").string() + " " +
-                              (stdfs::path(MILLRACE_SOURCE_DIR) / "tests/image_pairs/peft_peer.py").string() + " " +
-                              folder_.string() + " > " + (folder_ / "peer.log").string() + " 2>&1";
-  const int status = std::system(command.c_str());
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 77) GTEST_SKIP() << "transformers or PEFT is not installed in .deps/venv";
-  ASSERT_EQ(status, 0) << command;
+  const int status =
+      test::run_peer(stdfs::path(MILLRACE_SOURCE_DIR) / "tests/image_pairs/peft_peer.py", {folder_.string()},
+                     {.said = folder_ / "peer.log", .modules = {"transformers.models.llava.modeling_llava", "peft"}});
+  if (status == 77) GTEST_SKIP() << "transformers or PEFT is not installed in .deps/venv";
+  ASSERT_EQ(status, 0) << "what Python said is in " << folder_ / "peer.log";
   const Tensors theirs = snapshot::read_tensors(folder_ / "logits.safetensors");
 
   const auto read = model_of("their_base");

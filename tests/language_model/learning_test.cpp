@@ -39,7 +39,8 @@ TEST(Learning, SmokeComesNearTheEntropyOfItsTextAndNotBelow) {
 }
 
 TEST(Learning, WithoutEmbeddingScalePositionsDrownTheTokens) {
-  const Json short_run = on_smoke_data({{"train.max_steps", 150}, {"train.validate_every", 150}});
+  const Json short_run = on_smoke_data(
+      {{"train.max_steps", 150}, {"train.validate_every", 150}, {"precision.dtype", "fp32"}, {"device.kernels", "ours"}});
   Json off = short_run;
   off["recipe.embedding_scale"] = false;
   const auto folder = test_folder();
@@ -102,8 +103,11 @@ TEST(Learning, GenerateCommandWritesWithATrainedRun) {
 TEST(Learning, ResumedRunsEqualUninterruptedOnes) {
   const auto folder = test_folder();
   const auto run = [&](const char* name, int steps) {
-    return train("smoke", on_smoke_data({{"train.max_steps", steps}, {"train.validate_every", 40}, {"precision.dtype", "fp32"}}),
-                 folder / name);
+    return train(
+        "smoke",
+        on_smoke_data(
+            {{"train.max_steps", steps}, {"train.validate_every", 40}, {"precision.dtype", "fp32"}, {"device.kernels", "ours"}}),
+        folder / name);
   };
   const std::string whole = run("whole", 100).summary.at("state_sha256");
   EXPECT_NE(run("parts", 57).summary.at("state_sha256"), whole);
@@ -114,8 +118,11 @@ TEST(Learning, Fp16FollowsFp32) {
   const auto folder = test_folder();
   const auto loss_in = [&](const char* dtype) {
     return metric(
-        train("smoke", on_smoke_data({{"train.max_steps", 40}, {"train.validate_every", 40}, {"precision.dtype", dtype}}),
-              folder / dtype),
+        train(
+            "smoke",
+            on_smoke_data(
+                {{"train.max_steps", 40}, {"train.validate_every", 40}, {"precision.dtype", dtype}, {"device.kernels", "ours"}}),
+            folder / dtype),
         "val_loss");
   };
   EXPECT_NEAR(loss_in("fp16"), loss_in("fp32"), 0.15);

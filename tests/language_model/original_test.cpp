@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "millrace/base/error.h"
 #include "millrace/config/schema_of.h"
@@ -16,6 +16,7 @@
 #include "recipes/language_model/entry.h"
 #include "recipes/language_model/originals/weights.h"
 #include "recipes/language_model/recipe.h"
+#include "tests/support/peer.h"
 
 namespace millrace::recipes::language_model {
 namespace {
@@ -29,17 +30,14 @@ class Original : public ::testing::Test {
       GTEST_SKIP() << "no Python environment in .deps/venv";
     folder_ = std::filesystem::current_path() / "language_model_original";
     std::filesystem::create_directories(folder_);
-    ASSERT_EQ(peer("save " + folder_.string()), 0);
+    ASSERT_EQ(peer({"save", folder_.string()}), 0);
     const Tensors out = snapshot::read_tensors(folder_ / "out.safetensors");
     tokens_ = out.at("tokens");
     logits_ = out.at("logits");
   }
 
-  static int peer(const std::string& words) {
-    const std::filesystem::path root = MILLRACE_SOURCE_DIR;
-    return std::system(
-        ((root / "tools/python-peer").string() + " " + (root / "tests/language_model/original.py").string() + " " + words)
-            .c_str());
+  static int peer(const std::vector<std::string>& words, const std::filesystem::path& said = {}) {
+    return test::run_peer(std::filesystem::path(MILLRACE_SOURCE_DIR) / "tests/language_model/original.py", words, {.said = said});
   }
 
   [[nodiscard]] Loaded load(const std::string& file, const std::vector<std::string>& flags = {}) {
@@ -115,8 +113,9 @@ TEST_F(Original, OursLoadThereOrAreRefusedThere) {
     const std::vector<std::string> notices = complete_weights(weights, config);
     EXPECT_EQ(notices.size(), scaled ? 1U : 0U);
     snapshot::write_tensors(Fs::real(), folder_ / "ours.pt", weights);
-    return peer("load " + (folder_ / "ours.pt").string() + " " + (folder_ / "out.safetensors").string() + " " +
-                (folder_ / "back.safetensors").string() + " 2 4 2>" + (folder_ / "said.txt").string());
+    return peer({"load", (folder_ / "ours.pt").string(), (folder_ / "out.safetensors").string(),
+                 (folder_ / "back.safetensors").string(), "2", "4"},
+                folder_ / "said.txt");
   };
   ASSERT_EQ(send(false), 0);
   const at::Tensor theirs = snapshot::read_tensors(folder_ / "back.safetensors").at("logits");

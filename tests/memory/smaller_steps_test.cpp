@@ -50,6 +50,7 @@ std::vector<std::string> train(const test::Scratch& scratch, std::vector<std::st
                                     "language_model",
                                     "--preset=smoke",
                                     "--precision.dtype=fp32",
+                                    "--device.kernels=ours",
                                     "--run",
                                     (scratch.path() / "run").string(),
                                     "--train.max_steps=2"};

@@ -7,10 +7,11 @@
 #include <ATen/ops/stack.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <string>
+#include <vector>
 
 #include "millrace/config/schema_of.h"
 #include "millrace/optim/optimizer.h"
@@ -19,6 +20,7 @@
 #include "recipes/neural_response/model.h"
 #include "recipes/neural_response/recipe.h"
 #include "tests/support/parity.h"
+#include "tests/support/peer.h"
 
 namespace millrace::recipes::neural_response {
 namespace {
@@ -115,12 +117,21 @@ class Parity : public ::testing::TestWithParam<Case> {
     Json config = config::write(c.recipe);
     config["behavior_dim"] = c.behavior;
     std::ofstream(folder_ / "config.json") << config.dump();
-    std::string command = (root / "tools/python-peer").string() + " " + (root / "tests/neural_response/parity.py").string();
-    for (const char* file : {"config.json", "weights.safetensors", "batch.safetensors", "out.safetensors"})
-      command += " " + (folder_ / file).string();
-    command += " " + std::to_string(c.steps);
-    ASSERT_EQ(std::system(command.c_str()), 0) << command;
-    theirs_ = snapshot::read_tensors(folder_ / "out.safetensors");
+    std::string given = std::to_string(c.steps);
+    std::vector<std::string> words;
+    for (const char* file : {"config.json", "weights.safetensors", "batch.safetensors"}) {
+      words.push_back((folder_ / file).string());
+      given += Fs::real().read_file(folder_ / file);
+    }
+    words.push_back((folder_ / "out.safetensors").string());
+    words.push_back(std::to_string(c.steps));
+    static std::map<std::string, Tensors> answers;  // a plain network is given the same as the one with fused kernels
+    Tensors& answer = answers[given];
+    if (answer.empty()) {
+      ASSERT_EQ(test::run_peer(root / "tests/neural_response/parity.py", words), 0) << folder_;
+      answer = snapshot::read_tensors(folder_ / "out.safetensors");
+    }
+    theirs_ = answer;
   }
 
   struct Result {
