@@ -210,7 +210,8 @@ TEST(Output, ThatIsTheResultMustArrive) {
 
 TEST(Output, ThatIsClosedOrFullDoesNotStopARunNorLandInItsFiles) {
   const Scratch scratch;
-  const std::string train = "\"$0\" train language_model --preset=smoke --device.threads=1 --train.max_steps=1 --run ";
+  const std::string train =
+      "\"$0\" train language_model --preset=smoke --device.threads=1 --precision.dtype=fp32 --train.max_steps=1 --run ";
   for (const char* closed : {">&-", ">&- 2>&- <&-"}) {
     EXPECT_EQ(through_shell(train + "a --fresh " + closed, {.folder = scratch.path()}).exit_code, 0) << closed;
     // The numbers of processes, and nothing of what the run says.
@@ -393,9 +394,10 @@ TEST(Compare, TwoRuns) {
   const Scratch scratch;
   const Options here{.folder = scratch.path()};
   const auto train = [&](const std::string& name, const std::string& steps, const std::string& rate) {
-    const Result result = millrace({"train", "language_model", "--preset=smoke", "--run=" + name, "--train.max_steps=" + steps,
-                                    "--log.every=2", "--data.workers=0", "--optim.learning_rate=" + rate},
-                                   here);
+    const Result result =
+        millrace({"train", "language_model", "--preset=smoke", "--run=" + name, "--train.max_steps=" + steps, "--log.every=2",
+                  "--data.workers=0", "--precision.dtype=fp32", "--optim.learning_rate=" + rate},
+                 here);
     ASSERT_EQ(result.exit_code, 0) << result.err;
   };
   train("a", "6", "1e-3");
