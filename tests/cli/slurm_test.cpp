@@ -58,8 +58,9 @@ class Slurm : public testing::Test {
 TEST_F(Slurm, AJobWhoseTimeIsUpIsQueuedAgainAndGoesOnInItsFolder) {
   stdfs::create_symlink(MILLRACE_PROGRAM, bin() / "millrace");
   program("srun", kSrunWithLittleTime);
-  const Result written = here({MILLRACE_PROGRAM, "launch", "--slurm", "job.sbatch", "--nproc", "1", "train", "language_model",
-                               "--preset=smoke", "--train.max_steps=100000", "--log.tensorboard=false"});
+  const Result written =
+      here({MILLRACE_PROGRAM, "launch", "--slurm", "job.sbatch", "--nproc", "1", "train", "language_model", "--preset=smoke",
+            "--train.max_steps=100000", "--log.tensorboard=false", "--precision.dtype=fp32"});
   ASSERT_EQ(written.exit_code, 0) << written.err;
   EXPECT_EQ(written.out, "wrote job.sbatch\nnext: sbatch job.sbatch\n");
   const Result first = here({"/bin/bash", "job.sbatch"});

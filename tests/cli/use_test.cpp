@@ -1,6 +1,7 @@
 // The program's use of a trained model: predict, eval and export of a run without the recipe's name on the command line.
 #include <gmock/gmock.h>
 
+#include <memory>
 #include <set>
 #include <sstream>
 
@@ -23,12 +24,22 @@ std::vector<std::string> lines_in(const std::string& text) {
   return lines;
 }
 
+// Each test has a copy of one run.
 class Use : public testing::Test {
  protected:
-  void SetUp() override {
-    const Result trained = millrace({"train", "language_model", "--preset=smoke", "--run=r", "--train.max_steps=3",
-                                     "--train.validate_every=2", "--snapshot.every_steps=1", "--train.validate_batches=1"});
+  static void SetUpTestSuite() {
+    run_of_all_ = std::make_unique<Scratch>();
+    const Result trained =
+        run({MILLRACE_PROGRAM, "train", "language_model", "--preset=smoke", "--run=r", "--train.max_steps=3",
+             "--train.validate_every=2", "--snapshot.every_steps=1", "--train.validate_batches=1"},
+            {.folder = run_of_all_->path(), .environment = {{"XDG_CACHE_HOME", run_of_all_->path().string()}}});
     ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  }
+  static void TearDownTestSuite() { run_of_all_.reset(); }
+  void SetUp() override {
+    const auto all = stdfs::copy_options::recursive | stdfs::copy_options::copy_symlinks;
+    stdfs::copy(run_of_all_->path(), root_.path(), all);
+    ASSERT_TRUE(stdfs::exists(root_.path() / "r" / "summary.json"));
     const std::vector<std::int16_t> ids(35, 6);
     write_atomically(Fs::real(), root_.path() / "in.npy", [&](WritableFile& file) {
       format::write_npy(file, DType::i16, {5, 7}, std::as_bytes(std::span(ids)));
@@ -39,6 +50,9 @@ class Use : public testing::Test {
     return run(words, {.folder = root_.path(), .environment = {{"XDG_CACHE_HOME", root_.path().string()}}});
   }
   Scratch root_;
+
+ private:
+  inline static std::unique_ptr<Scratch> run_of_all_;
 };
 
 // docs/files.md says in backticks what the files of a run hold; what it does not say must not be there.

@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <cmath>
 #include <csignal>
+#include <filesystem>
 #include <functional>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,6 +26,35 @@ constexpr int kSteps = 20;
 // that of a bias before a batch norm, the order of a sum would decide where the weight goes.
 const std::vector<std::string> kLinear = {"--optim.name=sgd", "--optim.learning_rate=0.01", "--optim.lr_scaling=none"};
 
+// The program of a recipe, with the runs that several tests read.
+RankProgram& shared_program(const std::string& recipe) {
+  static std::map<std::string, RankProgram> programs;
+  return programs.try_emplace(recipe, recipe).first->second;
+}
+
+bool has_run(const RankProgram& program, const char* run) {
+  return std::filesystem::exists(program.folder() / run / "summary.json");
+}
+
+// Cosmology's steps take far longer than others'; its epochs have six.
+int steps_of(const std::string& recipe) { return recipe == "cosmology" ? 10 : kSteps; }
+
+// The run "one", of one process.
+void make_one(RankProgram& program, const std::string& recipe) {
+  if (has_run(program, "one")) return;
+  ASSERT_EQ(program.run(program.words("one", 1, steps_of(recipe), kLinear)), 0) << program.output();
+}
+
+// The discriminator of autoencoder_3d joins after three epochs of at most two steps each.
+constexpr int kBitSteps = 12;
+const std::vector<std::string> kPlain = {"--optim.schedule=constant"};
+
+// The run "whole", whose optimiser is whole and whose gradients leave in buckets of the default size.
+void make_whole(RankProgram& program, int ranks) {
+  if (has_run(program, "whole")) return;
+  ASSERT_EQ(program.run(program.launched(ranks, program.words("whole", ranks, kBitSteps, kPlain))), 0) << program.output();
+}
+
 // The loss of a validation.
 std::string judged(const std::string& recipe) { return recipe == "autoencoder_3d" ? "val_autoencoder" : "val_loss"; }
 
@@ -36,9 +67,10 @@ INSTANTIATE_TEST_SUITE_P(Recipes, EqualRanks,
 
 TEST_P(EqualRanks, TheWeightsAreThoseOfOneProcessOnTheSameGlobalBatch) {
   const auto [recipe, ranks] = GetParam();
-  RankProgram program(recipe);
-  ASSERT_EQ(program.run(program.words("one", 1, kSteps, kLinear)), 0) << program.output();
-  ASSERT_EQ(program.run(program.launched(ranks, program.words("ranks", ranks, kSteps, kLinear))), 0) << program.output();
+  RankProgram& program = shared_program(recipe);
+  ASSERT_NO_FATAL_FAILURE(make_one(program, recipe));
+  ASSERT_EQ(program.run(program.launched(ranks, program.words("ranks", ranks, steps_of(recipe), kLinear))), 0)
+      << program.output();
   EXPECT_LT(difference(program.saved("one"), program.saved("ranks")), 1e-6);
   EXPECT_EQ(program.summary("one").at("samples"), program.summary("ranks").at("samples"));
   const auto last_of = [&](const char* run) {
@@ -83,33 +115,36 @@ TEST(Ranks, OverNcclTheWeightsAreThoseOverGlooAndARunGoesOnToTheBit) {
 }
 
 TEST(Ranks, AccumulatedBatchesAreAddedUpOnceAStep) {
-  RankProgram program("language_model");
-  ASSERT_EQ(program.run(program.words("one", 1, kSteps, kLinear)), 0) << program.output();
+  RankProgram& program = shared_program("language_model");
+  ASSERT_NO_FATAL_FAILURE(make_one(program, "language_model"));
   std::vector<std::string> words = kLinear;
   words.insert(words.end(), {"--data.batch_size=2", "--optim.accumulate=2"});
-  ASSERT_EQ(program.run(program.launched(2, program.words("ranks", 2, kSteps, words))), 0) << program.output();
-  EXPECT_LT(difference(program.saved("one"), program.saved("ranks")), 1e-6);
+  ASSERT_EQ(program.run(program.launched(2, program.words("accumulated", 2, kSteps, words))), 0) << program.output();
+  EXPECT_LT(difference(program.saved("one"), program.saved("accumulated")), 1e-6);
 }
 
 TEST(Ranks, GradientsThatLeaveEarlyEndInTheBitsOfOneSumAfterThePass) {
   for (const auto& [recipe, ranks] : {std::pair("language_model", 4), std::pair("autoencoder_3d", 2)}) {
-    RankProgram program(recipe);
-    for (const std::string bytes : {"0", "4096", "26214400"}) {
-      const std::vector<std::string> words = {"--distributed.bucket_bytes=" + bytes};
-      ASSERT_EQ(program.run(program.launched(ranks, program.words(bytes, ranks, kSteps, words))), 0) << program.output();
-      EXPECT_EQ(program.summary(bytes).at("state_sha256"), program.summary("0").at("state_sha256")) << recipe << " " << bytes;
+    RankProgram& program = shared_program(recipe);
+    ASSERT_NO_FATAL_FAILURE(make_whole(program, ranks));
+    EXPECT_EQ(Json::parse(program.output("whole/config.json"))["values"]["distributed"]["bucket_bytes"], 26214400);
+    for (const std::string bytes : {"0", "4096"}) {
+      std::vector<std::string> words = kPlain;
+      words.push_back("--distributed.bucket_bytes=" + bytes);
+      ASSERT_EQ(program.run(program.launched(ranks, program.words(bytes, ranks, kBitSteps, words))), 0) << program.output();
+      EXPECT_EQ(program.summary(bytes).at("state_sha256"), program.summary("whole").at("state_sha256")) << recipe << " " << bytes;
     }
   }
 }
 
 // Whose state is saved whole: another number of ranks goes on from it, with shards or without.
 TEST(Ranks, AnOptimiserInShardsMakesTheBitsOfAWholeOne) {
-  const std::vector<std::string> plain = {"--optim.schedule=constant"},
-                                 shards = {"--optim.schedule=constant", "--distributed.shard_optimizer=true"};
+  std::vector<std::string> shards = kPlain;
+  shards.emplace_back("--distributed.shard_optimizer=true");
   for (const auto& [recipe, ranks] : {std::pair("language_model", 4), std::pair("autoencoder_3d", 2)}) {
-    RankProgram program(recipe);
-    ASSERT_EQ(program.run(program.launched(ranks, program.words("whole", ranks, kSteps, plain))), 0) << program.output();
-    ASSERT_EQ(program.run(program.launched(ranks, program.words("parts", ranks, kSteps, shards))), 0) << program.output();
+    RankProgram& program = shared_program(recipe);
+    ASSERT_NO_FATAL_FAILURE(make_whole(program, ranks));
+    ASSERT_EQ(program.run(program.launched(ranks, program.words("parts", ranks, kBitSteps, shards))), 0) << program.output();
     const Json whole = program.summary("whole"), parts = program.summary("parts");
     EXPECT_EQ(whole.at("state_sha256"), parts.at("state_sha256")) << recipe;
     const auto bytes = [](const Json& summary) { return summary.at("memory").at("account").at("optimizer").get<double>(); };
@@ -118,9 +153,9 @@ TEST(Ranks, AnOptimiserInShardsMakesTheBitsOfAWholeOne) {
       EXPECT_THAT(program.output("whole/plan.json"), HasSubstr(" x sqrt(8 / 4)"));
     }
 
-    ASSERT_EQ(program.run(program.launched(ranks, program.words("mixed", ranks, kSteps / 2, shards))), 0) << program.output();
-    ASSERT_EQ(program.run(program.launched(ranks, program.words("mixed", ranks, kSteps - 2, plain))), 0) << program.output();
-    ASSERT_EQ(program.run(program.launched(ranks, program.words("mixed", ranks, kSteps, shards))), 0) << program.output();
+    ASSERT_EQ(program.run(program.launched(ranks, program.words("mixed", ranks, kBitSteps / 2, shards))), 0) << program.output();
+    ASSERT_EQ(program.run(program.launched(ranks, program.words("mixed", ranks, kBitSteps - 2, kPlain))), 0) << program.output();
+    ASSERT_EQ(program.run(program.launched(ranks, program.words("mixed", ranks, kBitSteps, shards))), 0) << program.output();
     EXPECT_EQ(whole.at("state_sha256"), program.summary("mixed").at("state_sha256")) << recipe;
   }
 }
@@ -138,25 +173,25 @@ TEST(Ranks, ARankThatDiesTakesItsShardAndTheRunGoesOnFromTheLastSnapshot) {
 }
 
 TEST(Ranks, CompressedGradientsDifferInTheirLastDigitsOnly) {
-  RankProgram program("language_model");
-  ASSERT_EQ(program.run(program.words("one", 1, kSteps, kLinear)), 0) << program.output();
+  RankProgram& program = shared_program("language_model");
+  ASSERT_NO_FATAL_FAILURE(make_one(program, "language_model"));
   std::vector<std::string> words = kLinear;
   words.emplace_back("--distributed.compress=true");
-  ASSERT_EQ(program.run(program.launched(2, program.words("ranks", 2, kSteps, words))), 0) << program.output();
-  const double apart = difference(program.saved("one"), program.saved("ranks"));
+  ASSERT_EQ(program.run(program.launched(2, program.words("compressed", 2, kSteps, words))), 0) << program.output();
+  const double apart = difference(program.saved("one"), program.saved("compressed"));
   EXPECT_GT(apart, 1e-9);
   EXPECT_LT(apart, 1e-4);
 }
 
 TEST(Ranks, AnotherNumberOfProcessesGoesOnInTheSameOrder) {
-  RankProgram program("language_model");
-  ASSERT_EQ(program.run(program.words("one", 1, kSteps, kLinear)), 0) << program.output();
+  RankProgram& program = shared_program("language_model");
+  ASSERT_NO_FATAL_FAILURE(make_one(program, "language_model"));
   int reached = 0;
   for (const int ranks : {1, 2, 4, 2}) {
     reached += kSteps / 4;
-    ASSERT_EQ(program.run(program.launched(ranks, program.words("mixed", ranks, reached, kLinear))), 0) << program.output();
+    ASSERT_EQ(program.run(program.launched(ranks, program.words("renumbered", ranks, reached, kLinear))), 0) << program.output();
   }
-  EXPECT_LT(difference(program.saved("one"), program.saved("mixed")), 1e-6);
+  EXPECT_LT(difference(program.saved("one"), program.saved("renumbered")), 1e-6);
 }
 
 TEST(Ranks, ARunThatIsCompleteIsSoForAllOfThem) {
@@ -170,11 +205,11 @@ TEST(Ranks, ARunThatIsCompleteIsSoForAllOfThem) {
 }
 
 TEST(Ranks, EachKeepsTheAccountsOfItsTime) {
-  RankProgram program("language_model");
-  ASSERT_EQ(program.run(program.words("one", 1, kSteps)), 0) << program.output();
+  RankProgram& program = shared_program("language_model");
+  ASSERT_NO_FATAL_FAILURE(make_one(program, "language_model"));
   EXPECT_FALSE(program.summary("one").contains("ranks"));
-  ASSERT_EQ(program.run(program.launched(2, program.words("ranks", 2, kSteps))), 0) << program.output();
-  const Json summary = program.summary("ranks");
+  ASSERT_EQ(program.run(program.launched(2, program.words("accounts", 2, kSteps))), 0) << program.output();
+  const Json summary = program.summary("accounts");
   const Json& ranks = summary.at("ranks");
   ASSERT_EQ(ranks.size(), 2U) << summary;
   for (std::size_t i = 0; i < ranks.size(); ++i) {
@@ -190,7 +225,7 @@ TEST(Ranks, EachKeepsTheAccountsOfItsTime) {
   EXPECT_LE(ranks[0].at("wall_s").get<double>(), summary.at("wall_s").get<double>());
   EXPECT_NEAR(ranks[0].at("accounts").at("backward").get<double>(), summary.at("accounts").at("backward").get<double>(),
               0.01 * summary.at("wall_s").get<double>());
-  EXPECT_EQ(program.run({"doctor", (program.folder() / "ranks").string()}), 0);
+  EXPECT_EQ(program.run({"doctor", (program.folder() / "accounts").string()}), 0);
   EXPECT_THAT(program.output(), testing::AllOf(HasSubstr("\nrank 0  "), HasSubstr("\nrank 1  "), HasSubstr(", longest in ")));
 }
 

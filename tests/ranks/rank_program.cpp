@@ -43,7 +43,8 @@ RankProgram::RankProgram(const std::string& recipe, fs::path program) : recipe_(
   folder_ = fs::temp_directory_path() / ("millrace-ranks-" + std::to_string(::getpid()) + "-" + std::to_string(number++));
   fs::create_directories(folder_);
   if (recipe == "grouped_regression") return;
-  words_ = recipe == "cosmology" ? std::vector<std::string>{"--preset=smoke", "--log.images=false"} : small_run(recipe, folder_);
+  words_ = recipe == "cosmology" ? std::vector<std::string>{"--preset=smoke", "--recipe.ra_keep=32", "--log.images=false"}
+                                 : small_run(recipe, folder_);
 }
 
 RankProgram::~RankProgram() { fs::remove_all(folder_); }
