@@ -152,7 +152,7 @@ class Accounts(Script):
         for method, epochs in (("fork", 2), ("spawn", 1)):  # a worker that is spawned imports torch in each epoch
             with self.subTest(method):
                 plain = self.run_plain(SLOW + CALL.format(f"2, 'fork', {epochs}"))  # what is printed does not depend on the method
-                ours = self.run_below(SLOW + CALL.format(f"2, {method!r}, {epochs}"))
+                ours = self.run_below(SLOW + CALL.format(f"2, {method!r}, {epochs}"), forks=method == "fork")
                 self.assert_same(plain, ours)
                 self.check_accounts(12 * epochs - 1)
                 loader = self.evidence["script"]["loader"]
