@@ -2,6 +2,9 @@
 
     with forked.Server() as server:
         done = server.run(folder, "train.py", words, stdin=b"", env={})
+        done = server.run(folder, "train.py", words, stdin=b"", env={}, below=["doctor", "--run", "run"])
+
+With `below`, `headrace doctor --run run -- python train.py` runs, and forks the script's process where it would start Python.
 """
 import builtins
 import json
@@ -27,12 +30,12 @@ class Server:
         self._process.wait()
         os.close(self._told)
 
-    def run(self, folder, script, words, stdin, env):
-        """A finished process, with bytes."""
+    def run(self, folder, script, words, stdin, env, below=None):
+        """A finished process, with bytes. `below`: the words of headrace before --."""
         names = [str(folder / f".{name}") for name in ("stdin", "stdout", "stderr")]
         with open(names[0], "wb") as file:
             file.write(stdin)
-        os.write(self._ask, json.dumps([str(folder), names, script, words, env]).encode() + b"\n")
+        os.write(self._ask, json.dumps([str(folder), names, script, words, env, below]).encode() + b"\n")
         status = int(read_line(self._told))
         texts = []
         for name in names:
@@ -54,10 +57,10 @@ def read_line(descriptor):
 
 
 def serve(asked, tell):
-    """Returns the script in each forked process, and None in the server once nobody can ask any more."""
+    """Returns the script and `below` in each forked process, and None in the server once nobody can ask any more."""
     import torch  # noqa: F401
     while request := read_line(asked):
-        folder, names, script, words, env = json.loads(request)
+        folder, names, script, words, env, below = json.loads(request)
         child = os.fork()
         if child:
             os.write(tell, b"%d\n" % os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
@@ -73,8 +76,55 @@ def serve(asked, tell):
         os.environ.update(env)
         sys.argv[:] = [script, *words]
         sys.path[0] = folder
-        return os.path.join(folder, script)
+        return os.path.join(folder, script), below
     return None
+
+
+def start_below(script, below):
+    """Becomes the command of headrace, whose script is this process's script."""
+    paths = list(sys.path)
+    sys.path[1:1] = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    import headrace.__main__
+    import headrace.run
+
+    def become_program(_, environment):
+        os.environ.clear()
+        os.environ.update(environment)
+        sys.path[:] = paths
+        for name in [name for name in sys.modules if name.split(".")[0] == "headrace"]:
+            del sys.modules[name]  # the script's process imports its own
+        live(script)
+
+    headrace.run._become = become_program
+    sys.exit(headrace.__main__.main([*below, "--", sys.executable, *sys.argv]))
+
+
+def live(script):
+    """The life of the script's process, with the start and the end that Python would give it."""
+    import atexit
+    import os
+    import sys
+    import threading  # local names, because `become` clears those of this module
+    code = 0
+    try:
+        sys.path[1:1] = filter(None, os.environ["PYTHONPATH"].split(os.pathsep))
+        sys.modules.pop("sitecustomize", None)
+        try:
+            import sitecustomize  # noqa: F401
+        except ImportError as error:
+            if error.name != "sitecustomize":
+                raise
+        become(script, globals())
+    except SystemExit as end:
+        code = end.code or 0
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+        code = 1
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def become(script, main):
@@ -88,6 +138,8 @@ def become(script, main):
 
 
 if __name__ == "__main__":
-    path = serve(int(sys.argv[1]), int(sys.argv[2]))
-    if path is not None:
-        become(path, globals())
+    life = serve(int(sys.argv[1]), int(sys.argv[2]))
+    if life is not None and life[1] is None:
+        become(life[0], globals())
+    elif life is not None:
+        start_below(*life)

@@ -148,7 +148,12 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"saturated_clamp", with({{"patient.clamp", 1e-6}}), {{"patient.clamp", 0}}, 110},
         Fault{"recompute_unneeded", heavy({{"memory.recompute", {"all"}}, {"patient.layers", 4}}), Json::object(), 400, 0, false},
         Fault{"layout", heavy({{"device.layout", "contiguous"}, {"patient.contiguous_ms", 30}}), Json::object(), 100, 0, false},
-        Fault{"rebuilt_tensors", {{"patient.mask", 1200}, {"log.doctor_trials", 1.0}}, {{"patient.mask", 0}}, 400, 0, false},
+        Fault{"rebuilt_tensors",
+              {{"patient.mask", 1200}, {"patient.work_ms", 8}, {"log.doctor_trials", 1.0}},
+              {{"patient.mask", 0}},
+              160,
+              0,
+              false},
         Fault{"small_batch",
               {{"data.batch_size", 2}, {"patient.small_operations", 2000}, {"log.doctor_trials", 1.0}},
               Json::object(),
@@ -173,7 +178,7 @@ TEST(PlantedWork, MoreThreadsThanCores) {
   const int cores = device::cpu_info().physical_cores;
   const Fault fault{"oversubscribed", heavy({{"device.threads", 8 * cores}})};
   const RunOutcome sick = run(fault, 200);
-  const RunOutcome mended = run(fault, 200, {{"device.threads", cores}});
+  const RunOutcome mended = run(fault, 120, {{"device.threads", cores}});
   EXPECT_THAT(ids_of(mended), Not(testing::Contains("oversubscribed")));
   if (const Json finding = finding_of(sick, "oversubscribed"); !finding.empty()) tell(finding, sick, mended);
 }
@@ -209,7 +214,7 @@ TEST(PlantedWork, ANeighbourOnTheCores) {
     const Neighbours neighbours;
     sick = run(fault, 300);
   }
-  tell(finding_of(sick, "neighbours"), sick, run(fault, 300));
+  tell(finding_of(sick, "neighbours"), sick, run(fault, 150));
 }
 
 TEST(Doctor, ASoundRunHasNoFindingAndItsAccountsAddUp) {
@@ -229,8 +234,9 @@ TEST(Doctor, ASoundRunHasNoFindingAndItsAccountsAddUp) {
   EXPECT_THAT(ids_of(sound), IsEmpty()) << sound.summary["findings"];
 }
 
+// A trial comes a second after the first line at the earliest.
 TEST(Doctor, ATrialTellsWhatRecomputeWouldSave) {
-  Json config = heavy({{"memory.recompute", {"none"}}, {"patient.layers", 4}, {"train.max_steps", 400}});
+  Json config = heavy({{"memory.recompute", {"none"}}, {"patient.layers", 4}, {"patient.work_ms", 10}, {"train.max_steps", 150}});
   const Json trials = toys::run(toys::patient(), "", config).summary.at("doctor").at("trials");
   ASSERT_TRUE(trials.contains("recompute")) << trials;
   EXPECT_TRUE(trials["recompute"].contains("saved_bytes"));  // nothing here: a layer's input is the output of the one before
@@ -326,7 +332,7 @@ TEST(Doctor, FindingsAreInTheLogWhenTheyBeginToHold) {
 }
 
 TEST(Doctor, OffIsTheSameRunWithoutAWord) {
-  const Json config = {{"train.max_steps", 40}, {"log.every", 1}, {"log.doctor_trials", 1.0}, {"patient.work_ms", 60}};
+  const Json config = {{"train.max_steps", 40}, {"log.every", 1}, {"log.doctor_trials", 1.0}, {"patient.work_ms", 40}};
   Json off = config;
   off["log.doctor"] = false;
   const RunOutcome with_doctor = toys::run(toys::patient(), "", config);

@@ -68,6 +68,7 @@ RunOutcome run(const std::string& recipe, const std::filesystem::path& folder, c
                  {"device.threads", 1},
                  {"optim.accumulate", 2},
                  {"train.epochs", 3},
+                 {"train.max_steps", 7},  // the first of the third epoch
                  {"train.validate_every", 2},
                  {"train.validate_batches", 1},
                  {"snapshot.every_steps", 2},
