@@ -116,8 +116,7 @@ def failed_in_the_last_validation(world, place):
     """Data that can't be read in the last validation: repaired, the same command makes it good."""
     data = place / "data"
     shutil.copytree(world.co, data)
-    words = ["train", "cosmology", "--preset", "smoke", "--data", data, "--device.threads=1", "--precision.dtype=fp32",
-             "--device.layout=contiguous", "--max_steps=2", "--train.validate_every=1000", "--data.cache=off", "--run", place / "run"]
+    words = ["train", "cosmology", "--preset", "smoke", "--data", data, *COMMON, "--device.layout=contiguous", "--max_steps=2", "--train.validate_every=1000", "--data.cache=off", "--run", place / "run"]
     live = world.start(*words)
     saved = place / "run/snapshots"
     live.watch(lambda: saved.is_dir() and any("step-00000002" in path.name for path in saved.iterdir()))

@@ -6,7 +6,8 @@
 A ```sh block is run by bash and must succeed; ```sh fails must fail; ```sh numpy and ```sh torch are left out, and counted, where
 Python lacks that module. A ```diff block is an edit of recipe.cpp: its lines must be there, once. A ```text block is what the
 block before it prints: these lines, in this order, others between them; a number stands for any number, … for anything. What a
-reader does in the repository has a stand-in here, so that the page is followed against BUILD_FOLDER: see STAND_INS.
+reader does in the repository has a stand-in here, so that the page is followed against BUILD_FOLDER: see STAND_INS. The recipe is
+not compiled again where the same text was compiled before: see KEEP.
 """
 import os
 import re
@@ -22,6 +23,26 @@ STAND_INS = {  # line of the page -> what is run instead; "" = nothing, it is te
     "./dev demo": "",
     "./dev install": 'cmake --install "$BUILD" --prefix "$HOME/.local" > /dev/null',
 }
+# What cmake puts before the compiler's words: it keeps the object of each text of a source file.
+KEEP = """#!/bin/bash
+set -e
+source= object= words=("$@")
+for ((i = 0; i < $#; ++i)); do
+  [[ ${words[i]} != -c ]] || source=${words[i + 1]}
+  [[ ${words[i]} != -o ]] || object=${words[i + 1]}
+done
+[[ -n $source && -n $object ]] || exec "$@"
+kept=$HOME/kept/$( (printf '%s\\n' "$@" && cat "$source") | sha256sum | cut -d ' ' -f 1)
+if [[ -e $kept ]]; then
+  cp "$kept" "$object"
+  [[ ! -e $kept.d ]] || cp "$kept.d" "$object.d"
+  exit
+fi
+"$@"
+mkdir -p "$HOME/kept"
+[[ ! -e $object.d ]] || cp "$object.d" "$kept.d"
+cp "$object" "$kept"
+"""
 NUMBER = r"[-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?"
 BLOCK = re.compile(r"^```(\w+)(?: (\w+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -64,6 +85,9 @@ class Reader:
         self.output = ""
         programs = home / "programs"
         programs.mkdir()
+        (programs / "keep").write_text(KEEP)
+        (programs / "keep").chmod(0o755)
+        self.environment["CMAKE_CXX_COMPILER_LAUNCHER"] = str(programs / "keep")
         if self.module_of("numpy", ROOT / "tools/python-peer"):  # a Python with the modules of the page, where there is one
             (programs / "python3").write_text(f'#!/bin/sh\nexec "{ROOT}/tools/python-peer" "$@"\n')
             (programs / "python3").chmod(0o755)
