@@ -65,8 +65,8 @@ def first_runs_at_once(world, place):
     """Sample data of a preset is published whole, and once."""
     for recipe, data, count in (("cosmology", world.co, 3), ("language_model", world.lm, 4), ("neural_response", world.nr, 2),
                                 ("autoencoder_3d", world.ae, 2), ("image_pairs", world.ip, 2)):
-        live = [world.start("train", recipe, "--preset", "smoke", *COMMON, "--device.layout=contiguous", "--train.max_steps=1", "--run",
-                            f"{recipe}-{i}", cwd=place) for i in range(count)]
+        live = [world.start("train", recipe, "--preset", "smoke", *COMMON, "--device.layout=contiguous", "--train.max_steps=1",
+                            "--train.validate_batches=1", "--run", f"{recipe}-{i}", cwd=place) for i in range(count)]
         for each in live:
             expect(each.wait(), 0)
         gap = difference(world.data_hashes[data.name], hash_of_tree(place / f"runs/data/{recipe}-smoke"))
