@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -25,9 +26,9 @@ const Entry& recipe(const std::string& name) {
 struct Case {
   const char* recipe;
   const char* shape;
-  const char* peer;  // bench/step/PEER_step_peer.py
-  Json overrides;    // of ours, where the whole shape is too large to be made here
-  const char* sizes;
+  const char* peer;   // bench/step/PEER_step_peer.py
+  Json overrides;     // of ours, where the whole shape is too large to be made here
+  const char* sizes;  // of Python's, a line each
 };
 
 std::vector<Case> cases() {
@@ -41,7 +42,7 @@ std::vector<Case> cases() {
   }
   Case& seven_billion = all.back();
   seven_billion.overrides = {{"recipe.decoder_layers", 1}, {"recipe.vision_layers", 3}};  // of the tower the last is not built
-  seven_billion.sizes = "blocks=1 vision_blocks=2";
+  seven_billion.sizes = "blocks=1\nvision_blocks=2";
   return all;
 }
 
@@ -50,20 +51,57 @@ class BenchShapes : public testing::TestWithParam<std::size_t> {
   const Case case_ = cases()[GetParam()];
 };
 
-TEST_P(BenchShapes, HaveTheParametersAndTheBatchOfPythonsSide) {
-  static const bool has_torch =  // asked once: an import takes seconds
-      !interop::torch_python().empty() && interop::run_python("import torch", {}, interop::torch_python()).status == 0;
-  if (!has_torch) GTEST_SKIP() << "no Python with torch: run ./dev test once, which makes .deps/venv";
-  const Json ours = describe_step(recipe(case_.recipe), {.shape = case_.shape, .overrides = case_.overrides});
-  const std::string script = std::string(MILLRACE_SOURCE_DIR "/bench/step/") + case_.peer + "_step_peer.py";
-  const std::string command = interop::shell_quoted(interop::torch_python()) + " " + interop::shell_quoted(script) +
-                              " --describe --shape " + case_.shape + (*case_.sizes == '\0' ? "" : " --size ") + case_.sizes;
-  std::FILE* const pipe = ::popen(command.c_str(), "r");
-  ASSERT_NE(pipe, nullptr);
+// Describes a shape for each argument, whose lines are a peer and its words, and prints a line for each: JSON, or "failed". A
+// process for each would import torch anew, which takes seconds.
+constexpr const char* kDescribeAll = R"(
+import os, runpy, sys
+import torch
+print("has torch", flush=True)
+for words in sys.argv[1:]:
+    child = os.fork()
+    if child == 0:
+        sys.argv = words.split("\n")
+        sys.path.insert(0, os.path.dirname(sys.argv[0]))
+        runpy.run_path(sys.argv[0], run_name="__main__")
+        sys.stdout.flush()
+        os._exit(0)
+    if os.waitpid(child, 0)[1] != 0:
+        print("failed", flush=True)
+)";
+
+// What Python says of all cases.
+struct PythonsSide {
+  bool has_torch = false;
+  std::vector<std::string> lines;  // as cases()
   std::string output;
-  for (int c = std::fgetc(pipe); c != EOF; c = std::fgetc(pipe)) output += static_cast<char>(c);
-  ASSERT_EQ(::pclose(pipe), 0) << command;
-  const Json theirs = Json::parse(output);
+};
+
+PythonsSide pythons_side() {
+  PythonsSide side;
+  if (interop::torch_python().empty()) return side;
+  std::vector<std::string> arguments;
+  for (const Case& each : cases()) {
+    std::string words =
+        std::string(MILLRACE_SOURCE_DIR "/bench/step/") + each.peer + "_step_peer.py\n--describe\n--shape\n" + each.shape;
+    if (*each.sizes != '\0') words += std::string("\n--size\n") + each.sizes;
+    arguments.push_back(words);
+  }
+  side.output = interop::run_python(kDescribeAll, arguments, interop::torch_python()).output;
+  std::istringstream text(side.output);
+  for (std::string line; std::getline(text, line);) {
+    side.has_torch = side.has_torch || line == "has torch";
+    if (line == "failed" || line.starts_with('{')) side.lines.push_back(line);
+  }
+  return side;
+}
+
+TEST_P(BenchShapes, HaveTheParametersAndTheBatchOfPythonsSide) {
+  static const PythonsSide python = pythons_side();
+  if (!python.has_torch) GTEST_SKIP() << "no Python with torch: run ./dev test once, which makes .deps/venv";
+  ASSERT_EQ(python.lines.size(), cases().size()) << python.output;
+  ASSERT_NE(python.lines[GetParam()], "failed") << python.output;
+  const Json ours = describe_step(recipe(case_.recipe), {.shape = case_.shape, .overrides = case_.overrides});
+  const Json theirs = Json::parse(python.lines[GetParam()]);
   EXPECT_EQ(ours["parameters"], theirs["parameters"]);
   EXPECT_EQ(ours["trained_parameters"], theirs["trained_parameters"]);
   EXPECT_EQ(ours["batch"], theirs["batch"]);

@@ -73,6 +73,7 @@ void put_pictures(const std::filesystem::path& folder) {
   }
 }
 
+// Trainings say what their start would try: trials take longer than they do.
 TEST(Examples, ChirpsLearnsFromFoldersAndKeepsTheBestByMacroF1) {
   const Scratch scratch;
   put_chirps(scratch.path() / "signals");
@@ -80,7 +81,8 @@ TEST(Examples, ChirpsLearnsFromFoldersAndKeepsTheBestByMacroF1) {
     words.insert(words.begin(), CHIRPS_PROGRAM);
     return run(words, {.folder = scratch.path()});
   };
-  const Result trained = chirps({"train", "chirps", "--data=signals", "--run=r", "--device.threads=1", "--json"});
+  const Result trained = chirps({"train", "chirps", "--data=signals", "--run=r", "--device.threads=1", "--precision.dtype=fp32",
+                                 "--device.kernels=ours", "--device.layout=contiguous", "--json"});
   ASSERT_EQ(trained.exit_code, 0) << trained.err;
   const Json metrics = Json::parse(trained.out)["metrics"];
   EXPECT_GT(metrics["macro_f1"]["best"].get<double>(), 0.8) << trained.out;
@@ -109,7 +111,8 @@ TEST(Examples, ValuesThatAreNoNumbersAreNamedByTheirFile) {
     return run(words, {.folder = scratch.path()});
   };
   const Result trained =
-      chirps({"train", "chirps", "--data=signals", "--run=r", "--device.threads=1", "--log.every=10", "--train.max_steps=20"});
+      chirps({"train", "chirps", "--data=signals", "--run=r", "--device.threads=1", "--precision.dtype=fp32",
+              "--device.kernels=ours", "--device.layout=contiguous", "--log.every=10", "--train.max_steps=20"});
   const std::regex named(
       R"(\(signals/class2/[2-5]\.npy\), field wave: 192 of 192 values are not finite, the first, nan, at \[0\])");
   EXPECT_TRUE(std::regex_search(trained.err + trained.out, named)) << trained.err;
@@ -123,8 +126,8 @@ TEST(Examples, DenoiserHasAFrozenPartThatIsItsFiles) {
   put_pictures(scratch.path() / "clean");
   put_features(scratch.path() / "vgg.safetensors", 1);
   const auto train = [&](std::vector<std::string> words) {
-    words.insert(words.begin(),
-                 {DENOISER_PROGRAM, "train", "denoiser", "--data=clean", "--train.epochs=40", "--device.threads=1", "--json"});
+    words.insert(words.begin(), {DENOISER_PROGRAM, "train", "denoiser", "--data=clean", "--train.epochs=40", "--device.threads=1",
+                                 "--precision.dtype=fp32", "--device.kernels=ours", "--device.layout=contiguous", "--json"});
     return run(words, {.folder = scratch.path()});
   };
   const auto to_step = [&](int steps, const std::string& folder, const std::string& more = "--snapshot.frozen=keep") {

@@ -64,9 +64,10 @@ TEST_P(OfKind, LearnsResumesEvaluatesAndPredicts) {
     words.insert(words.begin(), build + "my_" + name);
     return run(words, {.folder = scratch.path()});
   };
-  const auto train = [&](const std::string& steps) {
+  const auto train = [&](const std::string& steps) {  // what a start would try is said: trials take longer than the training
     return my_recipe({"train", "my_recipe", build + "template/" + name + "/smoke.json", "--run", "r", "--max_steps=" + steps,
-                      "--device.threads=1", "--precision.dtype=fp32", "--json"});
+                      "--device.threads=1", "--precision.dtype=fp32", "--device.kernels=ours", "--device.layout=contiguous",
+                      "--json"});
   };
   const Result first = train("60");
   ASSERT_EQ(first.exit_code, 0) << first.err;
@@ -119,7 +120,7 @@ TEST(Examples, TexturesLearnsResumesAndPredicts) {
   };
   const auto train = [&](const std::string& steps) {
     return textures({"train", "textures", "--run", "r", "--recipe.noise=0.5", "--max_steps=" + steps, "--device.threads=1",
-                     "--precision.dtype=fp32", "--json"});
+                     "--precision.dtype=fp32", "--device.kernels=ours", "--device.layout=contiguous", "--json"});
   };
   const Result first = train("60");
   ASSERT_EQ(first.exit_code, 0) << first.err;
@@ -133,7 +134,9 @@ TEST(Examples, TexturesLearnsResumesAndPredicts) {
   const Result eval = textures({"eval", "--from", "r", "--json"});
   ASSERT_EQ(eval.exit_code, 0) << eval.err;
   EXPECT_TRUE(Json::parse(eval.out)["metrics"].contains("recall/0")) << eval.out;
-  const Result worse = textures({"train", "textures", "--run", "w", "--max_steps=80", "--snapshot.best_is=highest"});
+  const Result worse =
+      textures({"train", "textures", "--run", "w", "--max_steps=80", "--snapshot.best_is=highest", "--device.threads=1",
+                "--precision.dtype=fp32", "--device.kernels=ours", "--device.layout=contiguous"});
   EXPECT_THAT(worse.out, testing::ContainsRegex(
                              "\nbest val_loss [0-9.]+ at step 40, the last [0-9.]+: predict, eval and export use the best"));
   const Result wrong = textures({"train", "textures", "--recipe.widths=16,32"});
@@ -153,7 +156,8 @@ TEST(Examples, AreShort) {
 // Two data sets of unlike shape and length: each error is divided by its own count, and each sensor has metrics of its own.
 TEST(Examples, TwoSensorsLearnTogether) {
   const Scratch scratch;
-  const Result trained = run({TWO_SENSORS_PROGRAM, "train", "two_sensors", "--run", "r", "--device.threads=1", "--json"},
+  const Result trained = run({TWO_SENSORS_PROGRAM, "train", "two_sensors", "--run", "r", "--device.threads=1",
+                              "--precision.dtype=fp32", "--device.kernels=ours", "--device.layout=contiguous", "--json"},
                              {.folder = scratch.path()});
   ASSERT_EQ(trained.exit_code, 0) << trained.err;
   const Json summary = Json::parse(trained.out);

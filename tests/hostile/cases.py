@@ -5,7 +5,7 @@ import signal
 import subprocess
 import time
 
-from world import (difference, expect, hash_of_tree, is_whole_pt, is_whole_snapshot, lasting, leftovers, read_json,
+from world import (COMMON, difference, expect, hash_of_tree, is_whole_pt, is_whole_snapshot, lasting, leftovers, read_json,
                    require, seeded, whole_snapshots)
 
 
@@ -65,8 +65,8 @@ def first_runs_at_once(world, place):
     """Sample data of a preset is published whole, and once."""
     for recipe, data, count in (("cosmology", world.co, 3), ("language_model", world.lm, 4), ("neural_response", world.nr, 2),
                                 ("autoencoder_3d", world.ae, 2), ("image_pairs", world.ip, 2)):
-        live = [world.start("train", recipe, "--preset", "smoke", "--train.max_steps=1", "--device.threads=1", "--run", f"{recipe}-{i}",
-                            cwd=place) for i in range(count)]
+        live = [world.start("train", recipe, "--preset", "smoke", *COMMON, "--device.layout=contiguous", "--train.max_steps=1",
+                            "--train.validate_batches=1", "--run", f"{recipe}-{i}", cwd=place) for i in range(count)]
         for each in live:
             expect(each.wait(), 0)
         gap = difference(world.data_hashes[data.name], hash_of_tree(place / f"runs/data/{recipe}-smoke"))
@@ -116,8 +116,7 @@ def failed_in_the_last_validation(world, place):
     """Data that can't be read in the last validation: repaired, the same command makes it good."""
     data = place / "data"
     shutil.copytree(world.co, data)
-    words = ["train", "cosmology", "--preset", "smoke", "--data", data, "--device.threads=1", "--precision.dtype=fp32",
-             "--device.layout=contiguous", "--max_steps=2", "--train.validate_every=1000", "--data.cache=off", "--run", place / "run"]
+    words = ["train", "cosmology", "--preset", "smoke", "--data", data, *COMMON, "--device.layout=contiguous", "--max_steps=2", "--train.validate_every=1000", "--data.cache=off", "--run", place / "run"]
     live = world.start(*words)
     saved = place / "run/snapshots"
     live.watch(lambda: saved.is_dir() and any("step-00000002" in path.name for path in saved.iterdir()))

@@ -13,7 +13,8 @@ import zipfile
 from pathlib import Path
 
 HANGS_AFTER_S = 600  # far above what the slowest machine needs: tells a hang, measures nothing
-COMMON = ["--device.threads=1", "--precision.dtype=fp32"]
+# What a start would try is said: trials take longer than these runs, and are the matter of first_signal.py.
+COMMON = ["--device.threads=1", "--precision.dtype=fp32", "--device.kernels=ours"]
 TINY = ["--recipe.model_embd=16", "--recipe.model_layer=1", "--recipe.model_head=2"]
 LASTING = ("steps", "epochs", "samples", "metrics", "loss", "exit_reason", "state_sha256", "skipped_steps", "spike_steps", "recipe",
            "preset", "parameters")

@@ -10,7 +10,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import processes, programs, references
+from . import processes, programs, references, training
 from .errors import ProofError
 from .parts import python
 
@@ -32,6 +32,7 @@ class Wish:
     program: Path | None
     python: str
     recipes: list
+    steps: int = training.STEPS  # of the losses
 
 
 def wheel_of(wish):
@@ -143,7 +144,7 @@ def fill(wish, folder, scratch, say):
     said = processes.run([made.millrace, "--version"], 60, environment)
     if said.status != 0:
         raise ProofError(f"the program to carry does not start: {said.why()}", made.millrace, "mend it, then carry it")
-    seconds = references.make(made.millrace, wish.recipes, folder / "references", scratch, environment)
+    seconds = references.make(made.millrace, wish.recipes, folder / "references", scratch, environment, wish.steps)
     say(f"references of {len(wish.recipes)} recipes: {seconds:.0f} s")
     return said.out.split()[1] if len(said.out.split()) > 1 else said.out.strip()
 

@@ -21,10 +21,11 @@ from . import carry, machine, page, programs, rehearsal, report
 from .errors import ProofError
 from .parts import ALL, chosen
 from .runner import WHOLE_SECONDS, Runner, is_good
-from .training import RECIPES
+from .training import RECIPES, STEPS
 
 ROOT = Path(__file__).resolve().parents[2]  # of the repository, or of the carried folder
 QUICK_RECIPES = ["language_model", "image_pairs"]
+QUICK_STEPS = 8  # of the losses that are compared
 POLITE = {"OMP_WAIT_POLICY": "passive"}  # of a rehearsal, which times nothing: threads that spin take the cores from each other
 REHEARSAL_STRETCH = 10  # of the limits: a rehearsal is about what runs, not how fast, and the machine may be slow or busy
 
@@ -130,7 +131,8 @@ def main(arguments):
         if options.carry is not None:
             folder = Path(options.carry) if options.carry else ROOT / "build/gpu-proof"
             recipes = options.recipes or (QUICK_RECIPES if options.quick else RECIPES)
-            carry.make(carry.Wish(ROOT, folder, options.build, options.wheel, options.program, python_of(options), recipes), say)
+            carry.make(carry.Wish(ROOT, folder, options.build, options.wheel, options.program, python_of(options), recipes,
+                                  QUICK_STEPS if options.quick else STEPS), say)
             options.folder = folder
         if options.rehearse:
             programs.manifest_of(folder_of(options))

@@ -13,18 +13,20 @@ from .errors import ProofError
 
 LIMIT = 300  # seconds of one run
 FILE = "losses.json"
-KINDS = {"losses": training.loss_words, "losses_without_dropout": lambda recipe: training.loss_words(recipe, dropout=False),
-         "losses_again": training.loss_words, "initial": lambda recipe: training.gradient_words(recipe, moves=False), "stepped": training.gradient_words}
+KINDS = {"losses": lambda recipe, steps: training.loss_words(recipe, steps=steps),
+         "losses_without_dropout": lambda recipe, steps: training.loss_words(recipe, dropout=False, steps=steps),
+         "losses_again": lambda recipe, steps: training.loss_words(recipe, steps=steps),
+         "initial": lambda recipe, _: training.gradient_words(recipe, moves=False), "stepped": lambda recipe, _: training.gradient_words(recipe)}
 
 
-def make_one(program, recipe, scratch, environment):
+def make_one(program, recipe, scratch, environment, steps):
     """{kind: run folder} of a recipe."""
     runs = {}
     for kind, words in KINDS.items():
         if kind == "losses_without_dropout" and recipe not in training.NO_DROPOUT:
             continue
         run = scratch / recipe / kind
-        words = [program, *words(recipe), "--device.name=cpu", "--precision.dtype=fp32", "--run", run]
+        words = [program, *words(recipe, steps), "--device.name=cpu", "--precision.dtype=fp32", "--run", run]
         other = {"MILLRACE_CPU": "portable"} if kind == "losses_again" else {}
         done = processes.run(words, LIMIT, {**environment, **other}, scratch)
         if done.status != 0:
@@ -33,12 +35,12 @@ def make_one(program, recipe, scratch, environment):
     return runs
 
 
-def make(program, recipes, target, scratch, environment):
-    """Writes losses.json and the weights into `target`; seconds it took."""
+def make(program, recipes, target, scratch, environment, steps=training.STEPS):
+    """Writes losses.json, of so many steps, and the weights into `target`; seconds it took."""
     began = time.monotonic()
     target.mkdir(parents=True)
     with ThreadPoolExecutor(2) as pool:
-        made = dict(zip(recipes, pool.map(lambda recipe: make_one(program, recipe, scratch, environment), recipes)))
+        made = dict(zip(recipes, pool.map(lambda recipe: make_one(program, recipe, scratch, environment, steps), recipes)))
     losses = {}
     for recipe, runs in made.items():
         found = {kind: run.losses() for kind, run in runs.items() if kind.startswith("losses")}

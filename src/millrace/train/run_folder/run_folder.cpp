@@ -49,8 +49,9 @@ bool is_there(const stdfs::path& path) { return type_of(path) != stdfs::file_typ
 // The name under which this process would keep a history.csv with other columns, see format::CsvWriter. The record gets the
 // name before the file exists, so that a file of the user with a similar name never becomes the run's.
 std::string next_kept_history(const stdfs::path& run) {
-  std::string name = run_files::kHistoryBefore;
-  for (int i = 2; is_there(run / name); ++i) name = std::string(run_files::kHistoryBefore) + "." + std::to_string(i);
+  const std::string first = run_files::kHistoryBefore;
+  std::string name = first;
+  for (int i = 2; is_there(run / name); ++i) name = joined(std::vector{first, std::to_string(i)}, ".");
   return name;
 }
 
