@@ -26,7 +26,7 @@ class GoOn : public testing::Test {
   [[nodiscard]] Result train(const stdfs::path& folder, const std::vector<std::string>& more) const {
     std::vector<std::string> words = {"train", "language_model", "--log.tensorboard=false", "--train.validate_batches=1"};
     words.insert(words.end(), more.begin(), more.end());
-    words.emplace_back("--precision.dtype=fp32");  // nothing to try
+    words.emplace_back("--precision.dtype=fp32");  // no format to try
     return millrace(folder, words);
   }
   static Json json(const stdfs::path& file) { return Json::parse(read_text(file), nullptr, /*allow_exceptions=*/false); }

@@ -45,7 +45,7 @@ void make_one(RankProgram& program, const std::string& recipe) {
   ASSERT_EQ(program.run(program.words("one", 1, steps_of(recipe), kLinear)), 0) << program.output();
 }
 
-// The discriminator of autoencoder_3d joins after three epochs of at most two steps each.
+// The discriminator of autoencoder_3d joins after four epochs of at most two steps each.
 constexpr int kBitSteps = 12;
 const std::vector<std::string> kPlain = {"--optim.schedule=constant"};
 

@@ -37,11 +37,12 @@ class PeerServer {
   PeerServer(const PeerServer&) = delete;
   PeerServer& operator=(const PeerServer&) = delete;
 
-  int ask(const std::string& request) const {
+  // The exit status of the script whose request this is; `script` is for errors.
+  int ask(const std::string& request, const std::string& script) const {
     for (std::size_t sent = 0; sent < request.size();) {
       const ssize_t count = ::send(socket_, request.data() + sent, request.size() - sent, MSG_NOSIGNAL);
       if (count < 0 && errno == EINTR) continue;
-      if (count <= 0) throw std::runtime_error("the Python process for " + request + "is gone");
+      if (count <= 0) throw std::runtime_error(gone_before(script));
       sent += static_cast<std::size_t>(count);
     }
     std::string answer;
@@ -49,13 +50,18 @@ class PeerServer {
       char letter = 0;
       const ssize_t count = ::recv(socket_, &letter, 1, 0);
       if (count < 0 && errno == EINTR) continue;
-      if (count <= 0) throw std::runtime_error("the Python process ended in " + request);
+      if (count <= 0) throw std::runtime_error(gone_before(script));
       answer += letter;
     }
     return std::stoi(answer);
   }
 
  private:
+  static std::string gone_before(const std::string& script) {
+    return "the Python that runs the tests' scripts ended before it told how " + script +
+           " ended. What it said is above; next: tools/python-peer -c 'import torch, safetensors'";
+  }
+
   int socket_ = -1;
   pid_t child_ = -1;
 };
@@ -68,7 +74,7 @@ int run_peer(const std::filesystem::path& script, const std::vector<std::string>
   for (const std::string& module : options.modules) request += module + ",";
   request += "\t" + script.string();
   for (const std::string& word : words) request += "\t" + word;
-  return server.ask(request + "\n");
+  return server.ask(request + "\n", script.string());
 }
 
 }  // namespace millrace::test

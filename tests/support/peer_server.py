@@ -16,7 +16,9 @@ from pathlib import Path
 
 import safetensors.torch
 import torch
-import torch._dynamo  # torch's optimisers import it when they are used first
+
+with contextlib.suppress(Exception):  # a script that needs it meets the error too, and says so
+    import torch._dynamo  # torch's optimisers import it when they are used first
 
 
 def run(said, words):
