@@ -20,7 +20,7 @@ from typing import Any, Iterator, Mapping
 from headrace._flags import flags
 from headrace.errors import Error, FileError, MissingError, MomentError, UsageError
 
-_END_OF_LOG = 1 << 16  # bytes
+_ENDS_OF_LOG = (1 << 16, 1 << 20, 1 << 24)  # bytes
 _DEEPEST = 3  # runs/<recipe>/<name>, and one folder deeper
 _NUMBERS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 _ASKED_TO_STOP = tuple(128 + number for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1))  # exit codes
@@ -67,6 +67,18 @@ def _number(value: Any) -> float:
 def _lowest(values: Mapping[int, float]) -> tuple[float, int]:
     """The lowest finite value, and the first step that had it; (NaN, 0) without one."""
     return min(((value, step) for step, value in values.items() if math.isfinite(value)), default=(math.nan, 0))
+
+
+def _is_end(lines: list[bytes]) -> bool | None:
+    """Whether the last line that begins, makes or ends steps ends them; None if there is no such line."""
+    for line in reversed(lines):
+        try:
+            kind = json.loads(line).get("kind")
+        except (ValueError, AttributeError):
+            continue
+        if kind in ("start", "step", "end"):
+            return kind == "end"
+    return None
 
 
 def _json_file(path: Path) -> dict[str, Any]:
@@ -130,20 +142,15 @@ class Run:
 
     def _has_end(self) -> bool:
         """False if the latest process has not written why it ended. Reads only the end of the log, so the log's length does not
-        matter."""
+        matter. Reads more if no line says it, because a step line is long if the recipe has thousands of metrics."""
         try:
             with open(self.folder / "log.jsonl", "rb") as log:
-                log.seek(max(0, os.fstat(log.fileno()).st_size - _END_OF_LOG))
-                lines = log.read().splitlines()
+                for most in _ENDS_OF_LOG:
+                    log.seek(max(0, os.fstat(log.fileno()).st_size - most))
+                    if (found := _is_end(log.read().splitlines())) is not None:
+                        return found
         except OSError:
-            return True
-        for line in reversed(lines):
-            try:
-                kind = json.loads(line).get("kind")
-            except (ValueError, AttributeError):
-                continue
-            if kind in ("start", "step", "end"):
-                return kind == "end"
+            pass
         return True
 
     @property

@@ -97,6 +97,14 @@ class Folders(unittest.TestCase):
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 self.assertEqual(run.state, "running")
 
+    def test_a_run_that_died_after_a_step_of_a_hundred_thousand_bytes_has_not_stopped(self):
+        run = headrace.Run(make_run(self.root / "a", None, (2,)))
+        step = {"kind": "step", "step": 4, **{f"train/metric_{i}": 0.125 for i in range(4000)}}
+        self.assertGreater(len(json.dumps(step)), 1 << 16)
+        for last, expected in ((step, "died"), ({"kind": "end", "step": 4}, "stopped")):
+            write_log(run.folder, [*FIRST, *RESUMED, step, last])
+            self.assertEqual(run.state, expected)
+
     def test_metrics_and_findings_of_a_finished_and_of_a_running_run(self):
         run = headrace.Run(make_run(self.root / "a", DONE, (3,)))
         self.assertEqual(list(run.metrics), ["val_loss", "score"])

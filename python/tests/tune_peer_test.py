@@ -280,13 +280,21 @@ class ChangesNothing(unittest.TestCase):
         seen = []
         trying = trial.Trial.__new__(trial.Trial)
         h5f = types.SimpleNamespace(ACC_RDWR=1, open=lambda name, flags=1, fapl=None: "opened", create=lambda name, flags=2: "made")
-        tables = types.SimpleNamespace(open_file=lambda filename, mode="r": "opened")
+        tables = types.SimpleNamespace(hdf5_version="1.14", open_file=lambda filename, mode="r": "opened")
         trying.imported("h5py", types.SimpleNamespace(h5f=h5f))
         trying.imported("tables", tables)
         with unittest.mock.patch("sys.audit", lambda event, path, mode, flags: seen.append((event, path))):
             self.assertEqual([h5f.open(b"a", 0), h5f.open(b"b", flags=1, fapl=None), h5f.open(name=b"c"), h5f.create(b"d", 2)], ["opened"] * 3 + ["made"])
             self.assertEqual([tables.open_file("e"), tables.open_file("f", "a"), tables.open_file(filename="g", mode="w")], ["opened"] * 3)
         self.assertEqual(seen, [("open", name) for name in (b"b", b"c", b"d", "f", "g")])
+
+    def test_a_module_tables_of_the_users_own_is_left_alone(self):
+        def open_file(*, path):
+            return path
+        for own in (types.SimpleNamespace(rows=3), types.SimpleNamespace(open_file=open_file)):
+            before = vars(own).copy()
+            trial.Trial.__new__(trial.Trial).imported("tables", own)
+            self.assertEqual(vars(own), before)
 
     @unittest.skipUnless(importlib.util.find_spec("h5py"), "there is no h5py in this Python")
     def test_h5py_opens_its_files_by_the_functions_that_are_wrapped(self):

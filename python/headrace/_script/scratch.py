@@ -38,7 +38,7 @@ def copy_of(folder: Path, to: Path) -> int:
                 copied, files = copied + entry.stat().st_size, files + 1
             if copied > MOST or files > MOST_FILES:
                 raise UsageError(f"{folder} has more than {MOST >> 20:,} MB or {MOST_FILES:,} files to copy for each trial", "headrace tune",
-                                 "start it in the folder of the script; data may lie elsewhere, and files above 16 MB are not copied")
+                                 "start it in the folder of the script; data may lie elsewhere, and files above 16 MB are not copied, but SQLite databases are up to 256 MB")
     return copied
 
 

@@ -127,7 +127,7 @@ class Trial:
             files, writes = module.h5f, module.h5f.ACC_RDWR
             files.open = audited(files.open, "name", 0, lambda name, flags=writes, *_, **__: bool(flags & writes))
             files.create = audited(files.create, "name", 0)
-        elif name == "tables":
+        elif name == "tables" and hasattr(module, "hdf5_version"):  # another module of this name may be the user's own
             module.open_file = audited(module.open_file, "filename", 0, lambda filename, mode="r", *_, **__: mode != "r")
 
     def torch(self, torch: Any) -> None:
