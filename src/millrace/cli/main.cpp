@@ -2,18 +2,29 @@
 // tree.
 #include "millrace/cli/main.h"
 
+#include <dlfcn.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 
 #include "recipes/registry.h"
+
+namespace {
+
+// True if a profiler may write its last records when the program ends: one of the GPU's, or one that was loaded before all
+// libraries.
+bool may_be_recorded() {
+  return std::getenv("LD_PRELOAD") != nullptr || ::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD) != nullptr;
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   ::prctl(PR_SET_NAME, "millrace");  // the name that ps, top and killall show
   const int exit_code = millrace::cli_main(argc, argv, millrace::recipes::all());
-  // Ends without the destructors of static objects: LibTorch's take a quarter of the time of a short command, and free only
-  // memory.
+  if (may_be_recorded()) return exit_code;
   std::fflush(nullptr);
-  ::_exit(exit_code);
+  ::_exit(exit_code);  // LibTorch's destructors take a quarter of the time of a short command, and free only memory
 }
