@@ -13,10 +13,10 @@
 
 namespace {
 
-// True if a profiler may write its last records when the program ends: one of the GPU's, or one that was loaded before all
-// libraries.
+// True if something may write its last records when the program ends: a profiler of the GPU that the plugin uses, or one that was
+// loaded before all libraries.
 bool may_be_recorded() {
-  return std::getenv("LD_PRELOAD") != nullptr || ::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD) != nullptr;
+  return std::getenv("LD_PRELOAD") != nullptr || ::dlopen("libmillrace_cuda.so", RTLD_LAZY | RTLD_NOLOAD) != nullptr;
 }
 
 }  // namespace

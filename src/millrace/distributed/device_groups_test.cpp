@@ -203,6 +203,7 @@ TEST(DeviceGroups, AreCutWhereARankIsLostOrLeaves) {
       (void)use(processes, groups);
       groups.calls->has_failed = has_failed;
       EXPECT_FALSE(processes.has_cut_sums());
+      static_cast<void>(processes.any(false));  // a rank that leaves earlier breaks the connections that others still make
       if (processes.ranks().rank == 1) {
         processes.leave();
         EXPECT_THAT(groups.calls->all, testing::ElementsAre("abort"));
