@@ -21,6 +21,8 @@ if TYPE_CHECKING:  # for type checkers, which don't look into __getattr__; the s
         groups as groups, hdf5 as hdf5, images as images, nifti as nifti, normalise as normalise, npy as npy, npz as npz, pad as pad,
         random_crop as random_crop, random_flip as random_flip, random_roll as random_roll, tokens as tokens)
 
+    __version__: str
+
 # Maps each name to the module that has it. A module is imported when one of its names is used. No module may have the name of a
 # function, because importing it would put the module in the function's place.
 _PLACES = {
@@ -43,10 +45,12 @@ __all__ = list(_PLACES)
 def __getattr__(name: str):
     if name in _PLACES:
         return getattr(importlib.import_module(f"headrace.{_PLACES[name]}"), name)
+    if name == "__version__":
+        return importlib.import_module("headrace._library").library().version().decode()
     if name in ("hf", "lightning", "errors"):
         return importlib.import_module(f"headrace.{name}")
     raise AttributeError(f"module 'headrace' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_PLACES])
+    return sorted([*globals(), *_PLACES, "__version__"])

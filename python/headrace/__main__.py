@@ -19,7 +19,7 @@ COMMANDS = {
 
 def usage() -> str:
     lines = [f"  headrace {name:<8} {what}" for name, (_, what) in COMMANDS.items()]
-    return "\n".join(["headrace COMMAND ...", "", *lines, "", "headrace COMMAND --help says more.", ""])
+    return "\n".join(["headrace COMMAND ...", "", *lines, "", "headrace COMMAND --help says more. headrace --version prints the version.", ""])
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -29,6 +29,9 @@ def main(words: Sequence[str] | None = None) -> int:
         print(usage(), end="")
         return 0 if words else 2
     try:
+        if words[0] == "--version":
+            print(f"headrace {importlib.import_module('headrace').__version__}")
+            return 0
         if words[0] not in COMMANDS:
             near = difflib.get_close_matches(words[0], COMMANDS, 1)
             raise UsageError(f"there is no command {words[0]}", f"headrace {' '.join(words)}",
