@@ -96,6 +96,7 @@ _ARGUMENTS = {"workers": "readers"}
 def in_python(text: str) -> str:
     """Turns a sentence of the library into the terms of this package: data.batch_size=4 becomes batch_size=4."""
     text = _KEYS.sub(lambda found: _ARGUMENTS.get(found[1], found[1]) + {"=true": "=True", "=false": "=False"}.get(found[2], ""), text)
+    text = text.replace("take a smaller crop", "give a smaller crop=(height, width)")
     text = text.replace("or accept that they have changed", "or load with accept_changed=True").replace("set train.seed as it was, or begin a new run", "make the loader with that seed")
     return text.replace("the recipe's data()", "the pipeline").replace("the recipe holds", "the loop holds")
 

@@ -206,13 +206,15 @@ def nifti(files: Path | Iterable[Path], *, name: str = "volume", crop: Sequence[
 
 
 def images(files: Path | Iterable[Path] | None = None, *, labelled: Path | None = None, name: str = "image",
-           crop: tuple[int, int] = (224, 224), pixels: str = "rgb", random: bool = True, flip: bool = False, reduce: bool = False,
+           crop: int | tuple[int, int] = (224, 224), pixels: str = "rgb", random: bool = True, flip: bool = False, reduce: bool = False,
            normalise: bool = False, mean: Sequence[float] = _MEAN, deviation: Sequence[float] = _DEVIATION) -> Pipeline:
     """Crops of JPEG and PNG files: u8 [height, width, channels], or with normalise=True f32 [channels, height, width] of (value /
     255 - mean) / deviation. `labelled`, instead of `files`, is a folder with a subfolder for each class, and adds the field
-    "label", i64 []. Pictures are not resized, so a picture that is smaller than the crop is a bad sample. `reduce` decodes a
-    JPEG at 1/2, 1/4 or 1/8 of its size if the crop still fits. `pixels`: "rgb" or "gray"."""
-    part: dict[str, Any] = {"kind": "images", "name": name, "crop": _numbers(crop, "crop", "headrace.images"), "pixels": pixels, "random": random,
+    "label", i64 []. `crop` is height and width in pixels, or one number for both. Pictures are not resized, so a picture that is
+    smaller than the crop is a bad sample. `reduce` decodes a JPEG at 1/2, 1/4 or 1/8 of its size if the crop still fits.
+    `pixels`: "rgb" or "gray"."""
+    sides = _numbers((crop, crop) if isinstance(crop, int) else crop, "crop", "headrace.images")
+    part: dict[str, Any] = {"kind": "images", "name": name, "crop": sides, "pixels": pixels, "random": random,
                             "flip": flip, "reduce": reduce, "normalise": normalise, "mean": _numbers(mean, "mean", "headrace.images"),
                             "deviation": _numbers(deviation, "deviation", "headrace.images")}
     for given, numbers, usual in (("mean", mean, _MEAN), ("deviation", deviation, _DEVIATION)):

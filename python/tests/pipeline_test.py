@@ -7,6 +7,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import headrace
+from headrace._library import in_python
 from headrace._maps import Maps
 from headrace.pipeline import described
 
@@ -28,6 +29,10 @@ class Arguments(unittest.TestCase):
             with self.subTest(key):
                 self.assertEqual(part._part[key], expected)
 
+    def test_one_side_of_a_picture_is_both(self):
+        self.assertEqual(headrace.images(self.file, crop=24)._part["crop"], [24, 24])
+        self.assertEqual(in_python("leave the image out, or take a smaller crop"), "leave the image out, or give a smaller crop=(height, width)")
+
     def test_paths_are_texts_bytes_or_objects(self):
         for path in (self.file, str(self.file), str(self.file).encode()):
             self.assertEqual(headrace.npy({"x": path})._part["arrays"], {"x": str(self.file)})
@@ -42,7 +47,7 @@ class Arguments(unittest.TestCase):
                 (TypeError, "margin is 4, no list", "write margin=[4]", lambda: headrace.centre_crop([64], margin=4)),
                 (TypeError, "margin is 4, no list", "write margin=[4]", lambda: headrace.pad(4)),
                 (TypeError, "mean is 0.5, no list", "write mean=[0.5]", lambda: headrace.normalise(0.5, 0.25)),
-                (TypeError, "crop is 224, no list", "write crop=[224]", lambda: headrace.images(file, crop=224)),
+                (TypeError, "crop is 22.4, no list", "write crop=[22.4]", lambda: headrace.images(file, crop=22.4)),
                 (TypeError, "crop is 64, no list", "write crop=[64]", lambda: headrace.nifti(file, crop=64)),
                 (TypeError, "crop is '64'", "give a list", lambda: headrace.nifti(file, crop="64")),
                 (TypeError, "datasets is a list", '{"x": "/x"}', lambda: headrace.hdf5(file, ["/x", "/y"])),
