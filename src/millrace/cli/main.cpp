@@ -2,22 +2,26 @@
 // tree.
 #include "millrace/cli/main.h"
 
-#include <dlfcn.h>
+#include <link.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
+#include <string_view>
 
 #include "recipes/registry.h"
 
 namespace {
 
+int is_plugin(dl_phdr_info* library, std::size_t, void*) {
+  return std::string_view(library->dlpi_name).ends_with("/libmillrace_cuda.so") ? 1 : 0;
+}
+
 // True if something may write its last records when the program ends: a profiler of the GPU that the plugin uses, or one that was
 // loaded before all libraries.
-bool may_be_recorded() {
-  return std::getenv("LD_PRELOAD") != nullptr || ::dlopen("libmillrace_cuda.so", RTLD_LAZY | RTLD_NOLOAD) != nullptr;
-}
+bool may_be_recorded() { return std::getenv("LD_PRELOAD") != nullptr || ::dl_iterate_phdr(&is_plugin, nullptr) != 0; }
 
 }  // namespace
 
