@@ -146,7 +146,7 @@ with h5py.File(sys.argv[1], "w") as f:
   const data::Hdf5Source source(files, {{"t", "/t"}, {"plain", "/plain"}}, data::Hdf5Samples::row);
   const std::string line =
       "numbers of /t in " + path.string() +
-      " are read as stored, so apply in a map() what the attributes say: scale_factor 0.01, _FillValue -32767";
+      " are read as stored, so apply in map() or prepare() what the attributes say: scale_factor 0.01, _FillValue -32767";
   EXPECT_THAT(source.packed(), testing::ElementsAre(line));
   EXPECT_EQ(source.read_as(), line) << "the plan of a run and millrace show have it";
   EXPECT_EQ(data::Hdf5Source(files, {{"plain", "/plain"}}, data::Hdf5Samples::row).read_as(), "");

@@ -115,6 +115,12 @@ def mended(text, fault, finding):
         return mended_by_hand(text, fault, interval_of(finding)), [], {}, "by hand"
 
 
+def write(options, rows):
+    """Writes the rows so far, so that a run that is stopped leaves what it has measured."""
+    if options.json:
+        options.json.write_text(json.dumps({"load": os.getloadavg(), "rows": rows}, indent=1))
+
+
 def wanted(options):
     return [fault for fault in FAULTS if not options.faults or fault.name in options.faults]
 
@@ -162,6 +168,7 @@ def faults(options):
     for fault in wanted(options):
         rows.append(examine(fault, options))
         show(rows[-1])
+        write(options, rows)
     sums(rows)
     return rows, lambda row: not row["first"]
 
@@ -175,8 +182,9 @@ def traceml_of_faults(options):
         for how, script in {"unchanged": text, "with its lines": traceml.with_step_lines(text, fault.script)}.items():
             with Folder(script) as folder:
                 row[how] = traceml.told(folder.path, ENVIRONMENT)
-            print(f"{fault.name:<24} {fault.cause:<18} {how:<15} {'; '.join(f'{key}: {text}' for key, text in row[how].items())}", flush=True)
+            print(f"{fault.name:<24} {fault.cause:<18} {how:<15} {'; '.join(f'{key}: {said}' for key, said in row[how].items())}", flush=True)
         rows.append(row)
+        write(options, rows)
     return rows, lambda row: False
 
 
@@ -192,8 +200,7 @@ def main():
     if options.threads:
         ENVIRONMENT["OMP_NUM_THREADS"] = str(options.threads)
     rows, is_bad = {"clean": clean, "faults": faults, "traceml": traceml_of_faults}[options.what](options)
-    if options.json:
-        options.json.write_text(json.dumps({"load": os.getloadavg(), "rows": rows}, indent=1))
+    write(options, rows)
     return 1 if any(map(is_bad, rows)) else 0
 
 

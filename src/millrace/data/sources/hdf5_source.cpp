@@ -125,7 +125,7 @@ void Hdf5Source::note_packing(const Hdf5Field& spec) {
   }
   if (!found.empty())
     packed_.push_back("numbers of " + spec.dataset + " in " + first.path().string() +
-                      " are read as stored, so apply in a map() what the attributes say: " + joined(found, ", "));
+                      " are read as stored, so apply in map() or prepare() what the attributes say: " + joined(found, ", "));
 }
 
 // Counts the samples of each file.
