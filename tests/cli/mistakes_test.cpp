@@ -112,7 +112,7 @@ void add_losses(std::vector<Row>& rows) {
   add("own_exception", "radius is negative", "this is the text of the exception");
   add("throws_a_number", "it threw the number 42", "derived from std::exception");
   add("throws_a_text", "it threw a text: radius is negative", "derived from std::exception");
-  add("layer_too_narrow", "LibTorch refused an operation: mat1 and mat2", "compare the shapes");
+  rows.push_back({"layer_too_narrow", {in_loss + "LibTorch refused", "mat1 and mat2", place, fields, "compare the shapes"}});
   for (const char* name : {"no_gradient_detach", "no_gradient_item", "no_gradient_guard"})
     add(name, "the loss has no gradient", "look for a detach(), item(), NoGradGuard");
   add("no_terms", "the loss has no terms", "return nullopt where the objective is absent");
@@ -263,7 +263,7 @@ void add_groups(std::vector<Row>& rows) {
   add("two_groups_one_name", {"two data sets have the name \"left\"", "Recipe::data(Split::train)"});
   add("field_of_a_grouped_batch", {in_loss + "field \"x\" was read from a batch of 2 groups", place, fields, "one of groups()"});
   add("group_field_typo", {in_loss + "at() was asked for a name that the map does not have", place, fields, "compare the names"});
-  add("layer_of_another_group", {in_loss + "LibTorch refused an operation: mat1 and mat2", place, fields});
+  add("layer_of_another_group", {in_loss + "LibTorch refused an operation: ", "mat1 and mat2", place, fields});
   add("target_of_another_shape", {"different shapes: predicted f32 [8,1], target f32 [8]", place, fields, "unsqueeze(1)"});
   add("bad_target_of_a_group", {"the target is negative", "sample 3 of data set \"right\"", "recipe grouped, loss()", fields});
   add("mean_of_an_empty_group", {"loss/right nan", "skipped 1"}, Found::warned, 0);
