@@ -1,4 +1,4 @@
-# ./dev demo: real text, a small language model, about three minutes. Sourced by ./dev.
+# ./dev demo: real text, a small language model, three to six minutes. Sourced by ./dev.
 
 demo_folder=$deps/demo
 
@@ -21,7 +21,7 @@ NEXT
 
 train_demo() { # train_demo TEXT RUN_FOLDER ARGUMENT...
   (cd "$root" && run "$program" train language_model --preset small --recipe.sources="$1" --run "${2#"$root"/}" \
-    --train.max_steps=4000 --train.validate_every=500 --snapshot.every_steps=500 --log.every=250 "${@:3}") # three minutes on two cores
+    --train.max_steps=4000 --train.validate_every=500 --snapshot.every_steps=500 --log.every=250 "${@:3}") # three to six minutes on two cores
 }
 
 # The newest demo folder if its run was interrupted (it is resumed), else a new one.
