@@ -20,7 +20,7 @@ double step_share(const Evidence& e) { return e.share(Phase::forward) + e.share(
 
 }  // namespace
 
-// Fires if a step copies tensors between devices. Only on a GPU, because only there such a copy causes a wait or a gap.
+// Fires if a step on a GPU copies tensors between devices. On a CPU such a copy causes neither a wait nor a gap.
 Found wrong_device(const Evidence& e) {
   if (!e.on_gpu || !e.census || e.census->copies == 0) return std::nullopt;
   const double share = e.census->copied_seconds / std::max(e.census->seconds, 1e-9);
@@ -82,7 +82,7 @@ Found uneven_ranks(const Evidence& e) {
                                    : "check what else uses its cores or its GPU, and whether that GPU is slower",
                  .key = {},
                  .value = {},
-                 // The gain is what the run would save if the slowest rank were as fast as the mean of the others.
+                 // The gain is the time that the run would save if the slowest rank were as fast as the mean of the others.
                  .gain = gain_of(lost * others / static_cast<double>(e.ranks.size()), 0.5)};
 }
 

@@ -18,8 +18,8 @@ constexpr double kSkipsWithScale = 0.10;
 constexpr double kSpikes = 0.05;  // share of the steps that were left out as spikes
 constexpr std::size_t kSame = 6;  // number of consecutive log lines that must show the fault
 constexpr std::int64_t kPinnedSteps = 200;
-// largest distance from the loss of the blind answer, relative to that loss; 0.007 is 0.02 nats if that loss is the entropy of a
-// text's characters
+// largest distance between the loss and that of the blind answer (Evidence::Blind), relative to the latter; if the latter is the
+// entropy of a text's characters, 0.007 is 0.02 nats
 constexpr double kPinned = 0.007;
 constexpr double kVanished = 1e-8;  // if the loss is below this, there is nothing left to learn
 // A loss jumps if it exceeds the median of the preceding log lines by this many median absolute deviations, and by this share of

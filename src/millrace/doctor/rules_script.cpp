@@ -175,7 +175,7 @@ Found item_in_loop(const Evidence& e) {
            (work_seconds(e) / e.times.loop());
   else if (e.gpu)
     gain = std::min(share, (1 - e.gpu->utilisation) * (work_seconds(e) / e.times.loop()));
-  // Fewer reads than steps: values are read only at log lines.
+  // With fewer reads than steps, values are read only at log lines, so the rule does not fire.
   if (calls.count > 0 && e.on_gpu && calls.count < e.times.steps) return std::nullopt;
   if (gain.value_or(share) < kItems) return std::nullopt;
   Finding::Change change{.text = e.on_gpu ? "detach() in the loop, and item() every 50 steps"

@@ -219,7 +219,7 @@ std::unique_ptr<TensorReader> open_tensors(const std::filesystem::path& path, Te
 }
 
 struct TensorWriter::Part {
-  Field field;  // the member's shape has the number of rows that are written so far
+  Field field;  // its shape counts the rows that are written so far
   AtomicFile file;
 };
 
