@@ -153,7 +153,7 @@ struct Evidence {
   struct ObjectiveLines {
     std::string name;
     std::vector<LossLine> lines;  // the latest log lines with a loss of this objective, the oldest first
-    bool clips = false;           // true: optim.clip_norm or optim.clip_value is set for it
+    bool clips = false;           // true: optim.clip_norm or optim.clip_value is set for the objective
   };
 
   struct Numbers {

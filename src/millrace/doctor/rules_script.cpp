@@ -151,7 +151,8 @@ Found validation_input(const Evidence& e) {
       change_of(*e.script, {{"data.workers", workers}, {"loader.persistent", true}}), input.where, gain_of(gain));
 }
 
-// Fires if copies to the GPU take long and their host memory is not pinned. The GPU can copy by itself only from pinned memory.
+// Fires if copies to the GPU take long and the batches are in host memory that is not pinned. The GPU can copy by itself only
+// from pinned memory.
 Found not_pinned(const Evidence& e) {
   const Script::Loader* const loader = loader_of(e);
   if (loader == nullptr || loader->pinned || !e.on_gpu || e.share(Phase::copy) < kCopiesUnpinned) return std::nullopt;

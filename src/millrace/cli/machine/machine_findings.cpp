@@ -11,7 +11,7 @@ constexpr std::uint64_t kGigabyte = 1'000'000'000;
 constexpr double kSlowDisk = 50e6;        // bytes per second
 constexpr double kBusyCores = 0.2;        // share of the cores that other programs use
 constexpr double kThrottled = 0.6;        // share of a core's maximum clock
-constexpr std::uint64_t kFewFiles = 256;  // a run needs more open files, because readers and libraries keep several files open
+constexpr std::uint64_t kFewFiles = 256;  // a run may need more, because readers and libraries keep several files open
 constexpr std::uint64_t kLittleMemory = 2 * kGigabyte, kLittleDisk = 5 * kGigabyte;
 
 constexpr std::uint64_t kLittleShared = std::uint64_t{128} << 20U;  // bytes; the default of a container is 64 MB
