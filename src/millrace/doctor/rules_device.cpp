@@ -28,8 +28,8 @@ Found wrong_device(const Evidence& e) {
                  .what = "a step copies " + with_commas(e.census->copies) + (e.census->copies == 1 ? " tensor" : " tensors") +
                          " between devices in addition to its batch, the largest by " + e.census->copied_by,
                  .remedy =
-                     "make them on the device (with the options of an existing tensor), and only once if they do not change: "
-                     "registered as buffers they move with the model",
+                     "create them on the device (with the options of an existing tensor); create constant tensors only once, "
+                     "and register them as buffers, which move with the model",
                  .key = {},
                  .value = {},
                  .gain = gain_of(share * step_share(e), 0.5)};
@@ -78,8 +78,8 @@ Found uneven_ranks(const Evidence& e) {
   return Finding{.id = {},
                  .what = "the ranks wait " + percent(lost) + " of the time for rank " + std::to_string(last - e.ranks.begin()) +
                          (by_data ? ", which itself waits for data" : ", whose steps take longer"),
-                 .remedy = by_data ? "check the storage that its data is on, or raise data.workers on that rank"
-                                   : "check what else uses its cores or its GPU, and whether that GPU is slower",
+                 .remedy = by_data ? "check the storage that holds the data of that rank, or raise data.workers there"
+                                   : "check what else uses the cores or the GPU of that rank, and whether that GPU is slower",
                  .key = {},
                  .value = {},
                  // The gain is the time that the run would save if the slowest rank were as fast as the mean of the others.

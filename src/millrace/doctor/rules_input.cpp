@@ -152,8 +152,8 @@ Found slow_sample(const Evidence& e) {
                          "; its other samples are as quick as usual, and the slowest is " + worst.sample + ", " +
                          significant(worst.sample_times, 2) + " times as long",
                  .remedy =
-                     "find out how it differs (larger, compressed differently) and rewrite or remove it; if it is another file "
-                     "each time, the disk stalls: copy the data to another one",
+                     "find out how it differs (larger, compressed differently) and rewrite or remove it; if another file is "
+                     "slow each time, the disk stalls: copy the data to another disk",
                  .key = {},
                  .value = {},
                  .gain = gain_without_slow(e)};
@@ -203,7 +203,7 @@ Found input_bound(const Evidence& e) {
   return Finding{.id = {},
                  .what = what,
                  .remedy = computes ? "decode less: store the data uncompressed or at the size that is used, or take more cores"
-                                    : "a faster disk, or a copy of the data on a local one",
+                                    : "use a faster disk, or copy the data to a local disk",
                  .key = {},
                  .value = {},
                  .gain = gain_of(gain, 0.5)};

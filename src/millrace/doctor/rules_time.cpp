@@ -154,8 +154,8 @@ Found small_batch(const Evidence& e) {
   const auto& batch = e.experiments.batch;
   if (!batch || batch->fixed_share < kFixed) return std::nullopt;
   const std::string what = percent(batch->fixed_share) +
-                           " of a step's time does not depend on its number of rows (tried with half of its " +
-                           with_commas(batch->rows) + "): the machine has little work at a time";
+                           " of a step's time does not depend on its number of rows (tried with half of the " +
+                           with_commas(batch->rows) + " rows): the machine has little work at a time";
   const auto gain_by = [&](std::int64_t times) {
     return gain_of((1 - 1 / static_cast<double>(times)) * batch->fixed_share * work_share(e), 0.25);
   };
@@ -179,7 +179,7 @@ Found small_batch(const Evidence& e) {
   if (batch->batch_size <= 0) {
     return Finding{.id = {},
                    .what = what,
-                   .remedy = "larger batches, whose size the recipe sets; tune the learning rate with it",
+                   .remedy = "use larger batches, whose size the recipe sets, and tune the learning rate",
                    .key = {},
                    .value = {},
                    .gain = gain_by(kTimesRows)};
@@ -312,8 +312,8 @@ Found slowing_down(const Evidence& e) {
                  .what = "steps take longer and longer: " + significant(first, 3) + " ms at first, " + significant(middle, 3) +
                          " ms then, " + significant(last, 3) + " ms now",
                  .remedy =
-                     "something grows from step to step, in the recipe or its data: --profile shows which operation; a "
-                     "list, a graph that is kept, a file that is opened again",
+                     "something grows from step to step, in the recipe or its data, such as a list, a graph that is kept, or a "
+                     "file that is opened again; --profile shows which operation takes longer",
                  .key = {},
                  .value = {},
                  .gain = gain_of((1 - begin / all) * work_share(e), 0.25)};
@@ -349,8 +349,8 @@ Found launch_bound(const Evidence& e) {
   return Finding{.id = {},
                  .what = std::move(what),
                  .remedy =
-                     "larger batches (data.batch_size, tune the learning rate with it), and fewer, larger operations in the "
-                     "model: --profile shows the small ones",
+                     "use larger batches (data.batch_size; tune the learning rate too), and fewer, larger operations in the "
+                     "model; --profile shows the small ones",
                  .key = {},
                  .value = {},
                  .gain = e.gpu ? std::optional(gain_of(std::max(0.0, 1 - e.gpu->utilisation / kGpuBusy) * work_share(e), 0.5))
@@ -366,7 +366,7 @@ Found gpu_idle(const Evidence& e) {
                  .what = "the GPU computes " + percent(e.gpu->utilisation) + " of the time (vendors' guides ask for " +
                          percent(kGpuBusy) + ") although batches are ready: the host gives it too little work at a time",
                  .remedy =
-                     "larger batches (data.batch_size, tune the learning rate with it), fewer and larger operations; "
+                     "use larger batches (data.batch_size; tune the learning rate too), and fewer, larger operations; "
                      "--profile shows what the host does meanwhile",
                  .key = {},
                  .value = {},

@@ -215,7 +215,7 @@ data::Loader& loader_of(headrace_loader* opened) {
   }
   if (opened->process != forks.load(std::memory_order_relaxed)) {
     throw UsageError({.what = "this loader was opened by process " + std::to_string(opened->id) +
-                              ", and this is a fork of it: threads that read are not copied by a fork",
+                              ", but this process is a fork of that one: a fork does not copy the threads that read",
                       .where = "process " + std::to_string(::getpid()),
                       .next = "open a loader in each process, or start processes by spawn"});
   }

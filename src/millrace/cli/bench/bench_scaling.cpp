@@ -46,7 +46,7 @@ std::int64_t batch_of(const Json& config) {
   if (batch.is_number_integer()) return batch.get<std::int64_t>();
   throw UsageError(
       {"the batch is " + batch.dump() + ": ranks would not have equal shares of it", "data.batch_size",
-       "give a number: --data.batch_size=N, the global batch of strong scaling and the batch of each rank of weak scaling"});
+       "give a number: --data.batch_size=N is the global batch for strong scaling, and the batch of each rank for weak scaling"});
 }
 
 // What to measure: strong and weak scaling for each number of ranks. Strong scaling is left out if the ranks can't share the
