@@ -86,7 +86,7 @@ TEST(BatchSize, AutoIsTheLargestThatLeavesSixteenBatches) {
   const test::Scratch scratch;
   const test::Result first = test::run(train(scratch, {"--data.batch_size=auto"}));
   ASSERT_EQ(first.exit_code, 0) << first.err;
-  EXPECT_THAT(first.out, HasSubstr("the largest that ran whole steps; twice as many leave less than 16 batches an epoch"));
+  EXPECT_THAT(first.out, HasSubstr("the largest that ran whole steps; twice the size leaves fewer than 16 batches an epoch"));
   const Sizes chosen = sizes_in(first.out);
   EXPECT_GE(chosen.samples, 16 * chosen.batch_size) << first.out;
   EXPECT_LT(chosen.samples, 16 * 2 * chosen.batch_size) << "sizes are doubled";

@@ -29,7 +29,7 @@ step: times one training step (zero, forward, loss, backward, clip, update) on s
   --precision WORD      auto, fp32, bf16 or fp16 (default auto)
   --threads N           intra-op threads (default 2)
   --steps N             timed steps (default 9)
-  --warmup N            steps before them (default 3)
+  --warmup N            untimed steps before the timed ones (default 3)
   --off ROW,ROW         switchboard rows to turn off
   --section.key=VALUE   overrides the shape's config: --recipe.model_dropout=0, --device.name=cuda or --device.tf32=off
   --describe            print the shape instead of timing a step: parameters, tensors of the batch, device
@@ -41,8 +41,8 @@ step: times one training step (zero, forward, loss, backward, clip, update) on s
 loader: times the loader on a workload that a small JSON file describes, or in a recipe's run.
 
   FILE.json             the workload: millrace bench loader FILE.json [--step-ms 50]
-  --step-ms N           consume the batches by a convolution of about N ms on the same cores; also measures the ceiling, with
-                        replayed batches
+  --step-ms N           consume the batches by a convolution of about N ms on the same cores; also measures the highest
+                        possible rate, with replayed batches
   --quick               skip the pass that computes a digest of an epoch's bytes
   --seconds N           how long each measurement takes (default 3)
   --recipe NAME         instead of FILE: the rate of the loader in that recipe's run, the rate of its step, and which of them

@@ -116,7 +116,7 @@ void look_around(int, char** words, char** environment) {
 
 __attribute__((section(".preinit_array"), used)) void (*before_libraries)(int, char**, char**) = &look_around;
 
-// Checks the recipes of a user's program.
+// Throws RecipeError if an entry of a user's program has no name, the name of another entry, or no make().
 void check_entries(std::span<const Entry> entries) {
   const auto refuse = [](const std::string& what, const std::string& next) {
     throw RecipeError({what, "the entries that the program gives to cli_main()", next});

@@ -101,7 +101,7 @@ std::string gpu_text(const doctor::Nvml::Reading& gpu) {
   return text;
 }
 
-// Returns true if the driver's numbers of the GPUs may differ from CUDA's, and CUDA is not there to be asked.
+// True if CUDA may number the GPUs differently from the driver, and CUDA can't be asked, because no run would use it.
 bool may_count_otherwise(const MachineView& machine) {
   const std::vector<doctor::Nvml::Reading>& gpus = machine.gpu.gpus;
   const char* order = std::getenv("CUDA_DEVICE_ORDER");

@@ -11,7 +11,7 @@ namespace millrace::cli {
 
 enum class DoctorOutput : std::uint8_t { text, json };
 
-// `millrace doctor RUN`: prints the faults of the run in this folder, whether it is running, finished or dead. Returns 0; with
+// `millrace doctor RUN`: prints the faults of the run in this folder. The run may be running, finished or dead. Returns 0; with
 // `strict`, returns 3 if the run died or there is a finding.
 [[nodiscard]] int doctor_run(const std::filesystem::path& folder, DoctorOutput output, bool strict);
 

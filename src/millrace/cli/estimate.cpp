@@ -48,7 +48,7 @@ void print_estimate(const Json& result) {
   const Json& account = result["account"];
   print("  the whole run: " + bytes(account, "sum") + ", of which libraries " + bytes(account, "libraries") + ", scratch " +
         bytes(account, "scratch") + ", loader " + bytes(account, "loader") + ", cache " + bytes(account, "cache") +
-        ", a snapshot while it is written " + bytes(account, "snapshot") + "\n");
+        ", writing a snapshot " + bytes(account, "snapshot") + "\n");
   if (result["blocks"].empty()) {
     print("the recipe names no blocks: nothing can be recomputed\n");
     return;

@@ -25,7 +25,8 @@ as foreground components). A .pt or .pth file has no place for metadata, so FILE
 it. RECIPE may be given, but is not needed.
 )";
 
-// Writes the recipe's part of the snapshot: each member of its JSON into a file, and all its tensors into another one.
+// Writes the recipe's part of the snapshot: each member of its JSON into a separate file, and all its tensors into one more
+// file.
 std::vector<std::filesystem::path> write_state(const std::filesystem::path& to, const State& state) {
   std::vector<std::filesystem::path> written;
   const auto companion = [&](const std::string& suffix) {

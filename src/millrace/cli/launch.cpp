@@ -145,7 +145,7 @@ void check(const Options& options) {
 // Finds a misspelt recipe before the ranks start, and before a job waits in a queue.
 void check_recipe(const Options& options, std::span<const Entry> recipes) {
   const bool names_none = options.words.size() < 2 || options.words[1].starts_with("-");
-  // Returns, because slurm_text() reports a missing name.
+  // With --slurm, slurm_text() reports a missing name.
   if (options.words[0] != "train" || (names_none && !options.slurm.empty())) return;
   Arguments words(std::span(options.words).subspan(1));
   static_cast<void>(take_recipe(words, recipes, "launch train"));

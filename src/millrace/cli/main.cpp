@@ -19,8 +19,8 @@ int is_plugin(dl_phdr_info* library, std::size_t, void*) {
   return std::string_view(library->dlpi_name).ends_with("/libmillrace_cuda.so") ? 1 : 0;
 }
 
-// True if something may write its last records when the program ends: a profiler of the GPU that the plugin uses, or one that was
-// loaded before all libraries.
+// True if a profiler may be loaded, by LD_PRELOAD or with the plugin for GPUs. A profiler writes its last records when the
+// program ends.
 bool may_be_recorded() { return std::getenv("LD_PRELOAD") != nullptr || ::dl_iterate_phdr(&is_plugin, nullptr) != 0; }
 
 }  // namespace

@@ -20,7 +20,8 @@ constexpr std::string_view kMakeDataHelp =
   --seed N              seed of the random numbers (default 0; for tables of pairs 42, the default seed of a run)
 )";
 
-// The option of image_pairs with which the command makes tables of pairs of existing samples instead of new samples.
+// The option of image_pairs with which the command makes tables of pairs instead of new samples. The pairs consist of existing
+// samples.
 constexpr const char* kTables = "pairs-from";
 
 // Refuses a folder that is not empty, because the files of two data sets must not be mixed.

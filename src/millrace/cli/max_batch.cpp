@@ -17,7 +17,7 @@ constexpr std::string_view kMaxBatchHelp =
 second step, on the run's own data. On a CPU, memory.limit limits the memory (auto = nine tenths of the free memory). It writes
 no run folder.
 
-  --from N              the first size (default 1); it doubles until a size fails, then halves the gap
+  --from N              the first size (default 1); the size doubles until one fails; then the gap is halved
   --most N              the largest size to try (default: the size of the training set)
   FILE, --config FILE, --preset, --data, --off, --section.key=VALUE   as in train
   --json                as JSON

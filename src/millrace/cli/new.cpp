@@ -97,7 +97,7 @@ std::string replaced(std::string text, std::string_view from, const std::string&
 }
 
 // The commands that the user needs next. An installed program (PREFIX/libexec/millrace/millrace-torch) knows its prefix. A
-// program of a build folder or of a wheel has no headers next to it.
+// program of a build folder or of a wheel has no headers next to it, so the user must replace PREFIX.
 std::string next_steps(const std::string& name) {
   std::error_code ignored;
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", ignored);

@@ -82,7 +82,8 @@ bool any_is_running(const std::vector<std::filesystem::path>& folders) {
   return std::ranges::any_of(folders, [](const auto& folder) { return runs::Run(folder).is_running(); });
 }
 
-// Making pages takes at most a tenth of the time, however long the logs are.
+// Keeps the page up to date and serves it until a signal. Making pages takes at most a tenth of the time, however long the logs
+// are.
 int follow(const std::vector<std::filesystem::path>& folders, const std::filesystem::path& file, std::uint16_t port) {
   install_signal_handlers();
   report::PageServer server(port);

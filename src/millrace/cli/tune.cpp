@@ -273,7 +273,7 @@ int run_tune(const Invocation& call) {
       significant(tuner.speedup(), 3) + std::string(kOfATunedConfig) + " as the initial config (" +
           ms_text(tuner.first().seconds) + ", now " + ms_text(tuner.now().seconds) + ")",
       "measured on " + device::cpu_info().name + ", " + std::to_string(device::cpu_info().physical_cores) +
-          " cores; each value together with those above it, in short runs"};
+          " cores, in short runs; each value was measured together with the values above it"};
   if (!tuner.kept().empty())
     write_atomically(Fs::real(), search.options.out, tuned_file(schema, config.resolved, tuner, heading));
   if (!tuner.out_of_time()) progress.remove();

@@ -33,8 +33,8 @@ std::optional<std::int64_t> count_of(const std::filesystem::path& file, const st
   return std::nullopt;
 }
 
-// The folder of the control group that limits this process's memory: a group of version 2, otherwise of the memory controller of
-// version 1. In a container the group is the root of the mounted file system.
+// The folder of the control group that limits this process's memory: in version 2 the process's only group, in version 1 its
+// group of the memory controller. In a container the folder is the root of the mounted file system.
 std::filesystem::path memory_group(const std::filesystem::path& root) {
   std::filesystem::path mounted = root / "sys/fs/cgroup";
   std::ifstream stream(root / "proc/self/cgroup");
@@ -73,7 +73,7 @@ std::string memory_text(const std::vector<Json>& lines) {
   return "; when last checked, the process held " + human_bytes(*held) + " and " + human_bytes(*free) + " were free";
 }
 
-// The launcher's text about the rank that ended the run; "" if there is no such line.
+// The launcher's log line about the rank that ended the run; "" if there is no such line.
 std::string launcher_text(const std::vector<Json>& lines) {
   const Json* rank = last_of(lines, "rank");
   return rank == nullptr ? "" : first_line(text_at(*rank, {"text"}));
@@ -86,7 +86,8 @@ bool has_any(const std::string& text, std::initializer_list<std::string_view> wo
 // the beginning of the line that the watchdog logs when it ends a run after a signal
 constexpr std::string_view kStopped = "stopped by ";
 
-// The watchdog's line about a standstill that lasted until the log ended, whatever ended the log. Null if there is no such line.
+// The watchdog's line about a standstill that lasted until the end of the log; only lines about the end of the run may follow
+// it. Null if there is no such line.
 const Json* standstill_of(const std::vector<Json>& lines) {
   for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
     const std::string kind = text_at(*line, {"kind"}), text = text_at(*line, {"text"});
@@ -104,7 +105,7 @@ std::string standstill_text(const Json& hang) {
   return first_line(text) + (where == std::string::npos ? "" : " (" + first_line(text.substr(where + kWhere.size())) + ")");
 }
 
-// The kind of error as part of a sentence: "of bad data", "for want of memory". Sets `id` if memory ran out.
+// The kind of error as part of a sentence: "of bad data", "for lack of memory". Sets `id` if memory ran out.
 std::string reason_of(const std::string& error, std::string& id) {
   if (has_any(error, {"No space left on device", "Disk quota exceeded"}) ||
       (has_any(error, {"can't save"}) && has_any(error, {"are free"})))
@@ -120,7 +121,8 @@ std::string reason_of(const std::string& error, std::string& id) {
   return "of an error";
 }
 
-// `is_script`: the run is a training script. Such a run saves its own state, so the text does not say that Millrace saved it.
+// The cause of an end that the process itself logged, in the line `end`. `is_script`: the run is a training script. Such a run
+// saves its own state, so the text does not say that Millrace saved it.
 Cause ended(const Json& end, const std::string& launcher, bool is_script, Cause cause) {
   const std::string reason = text_at(end, {"exit_reason"});
   cause.step = std::max(cause.step, count_at(end, {"step"}));
@@ -175,8 +177,8 @@ bool cause_from_log(const std::vector<Json>& lines, const std::string& died, Cau
   return true;
 }
 
-// The machine on which the process ran, if that was another machine. Its boot and its counters say nothing about this machine.
-// "" for this machine, or if the log does not name the machine.
+// The name of the machine on which the process ran; "" if it was this machine, or if the log does not name the machine. The boot
+// and the counters of another machine say nothing about this machine.
 std::string other_machine(const Json* start) {
   const std::string host = start == nullptr ? "" : text_at(*start, {"system", "host"});
   return host == host_name() ? "" : host;

@@ -28,7 +28,7 @@ class ClockUse {
   std::deque<Reading> first_;      // the readings of the first minute, until it is over
   std::optional<Reading> before_;  // medians of the first minute
   std::deque<Reading> latest_;     // readings of at least the latest minute; filled after the first minute
-  int unlike_ = 0;                 // consecutive readings at another load
+  int unlike_ = 0;                 // number of consecutive readings with another load than in the first minute
   double seconds_ = 0, lost_seconds_ = 0;
 };
 

@@ -153,7 +153,7 @@ struct Evidence {
   struct ObjectiveLines {
     std::string name;
     std::vector<LossLine> lines;  // the latest log lines with a loss of this objective, the oldest first
-    bool clips = false;           // true: optim.clip_norm or optim.clip_value is set for it
+    bool clips = false;           // true: optim.clip_norm or optim.clip_value is set for the objective
   };
 
   struct Numbers {
@@ -220,7 +220,7 @@ struct Evidence {
   std::optional<Launches> launches;
   std::optional<CpuClock> clock;  // nullopt if the system reports no clock, or if there are no two minutes to compare yet
   Input input;
-  // Share of the bytes of a batch copied to the device that belong to floats of 4 or 8 bytes.
+  // Of the bytes of a batch that are copied to the device, the share that belongs to floats of 4 or 8 bytes.
   std::optional<double> copied_floats;
   Often log, snapshot, validation;
   Memory memory;
@@ -230,8 +230,8 @@ struct Evidence {
   std::vector<Target> targets;
   Shapes shapes;
   std::vector<RankTimes> ranks;  // for each rank; empty if there is only one rank
-  // The median time of a step between two log lines, since the run began, the oldest first. The share of other programs is
-  // subtracted.
+  // For each interval between two log lines since the run began, the oldest first: the median time of a step, without the share
+  // of other programs.
   std::vector<double> step_ms;
   Earlier earlier;
   std::string run;               // the run's folder; "" = the run has no folder

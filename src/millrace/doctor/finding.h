@@ -45,8 +45,8 @@ struct Finding {
 // A gain from `likely` * (1 - spread) to `likely` * (1 + spread), limited to [0, 1].
 [[nodiscard]] Finding::Gain gain_of(double likely, double spread = 0.2);
 
-// Sorts findings: first the findings that endanger the run, then the findings with a gain, the largest gain first. Among these,
-// findings about the machine come last, unless they have a Change. Then come the findings without a gain. Equal findings keep
+// Sorts findings into three groups: findings that endanger the run, then findings with a gain, then the others. In each group,
+// findings about the machine come last, unless they have a Change. Otherwise a larger gain comes first, and equal findings keep
 // their order.
 void sort_findings(std::vector<Finding>& findings);
 

@@ -30,8 +30,8 @@ struct GpuUse {
   }
 };
 
-// Means over the time between two sums, and the reasons that kept the clock low for at least half of that time. nullopt if
-// there was no reading.
+// Means over the time between `from` and `to`, and the reasons that kept the clock low for at least half of that time. nullopt
+// if there was no reading.
 [[nodiscard]] inline std::optional<Evidence::Gpu> gpu_between(const GpuUse& from, const GpuUse& to) {
   const double seconds = to.seconds - from.seconds, clocked = to.clock_seconds - from.clock_seconds;
   if (seconds <= 0) return std::nullopt;

@@ -8,7 +8,7 @@
 namespace millrace::doctor {
 namespace {
 
-constexpr double kLeastSeconds = 1;  // seconds of the loop
+constexpr double kLeastSeconds = 1;  // seconds; in a shorter stretch of the loop, only the rules with `at_once` judge
 constexpr std::int64_t kLeastSteps = 10;
 
 constexpr std::array kRules = {

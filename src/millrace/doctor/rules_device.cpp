@@ -20,7 +20,7 @@ double step_share(const Evidence& e) { return e.share(Phase::forward) + e.share(
 
 }  // namespace
 
-// Fires if a step copies tensors between devices. Only on a GPU, because only there such a copy causes a wait or a gap.
+// Fires if a step on a GPU copies tensors between devices. On a CPU such a copy causes neither a wait nor a gap.
 Found wrong_device(const Evidence& e) {
   if (!e.on_gpu || !e.census || e.census->copies == 0) return std::nullopt;
   const double share = e.census->copied_seconds / std::max(e.census->seconds, 1e-9);
@@ -28,8 +28,8 @@ Found wrong_device(const Evidence& e) {
                  .what = "a step copies " + with_commas(e.census->copies) + (e.census->copies == 1 ? " tensor" : " tensors") +
                          " between devices in addition to its batch, the largest by " + e.census->copied_by,
                  .remedy =
-                     "make them on the device (with the options of an existing tensor), and only once if they do not change: "
-                     "registered as buffers they move with the model",
+                     "create them on the device (with the options of an existing tensor); create constant tensors only once, "
+                     "and register them as buffers, which move with the model",
                  .key = {},
                  .value = {},
                  .gain = gain_of(share * step_share(e), 0.5)};
@@ -78,11 +78,11 @@ Found uneven_ranks(const Evidence& e) {
   return Finding{.id = {},
                  .what = "the ranks wait " + percent(lost) + " of the time for rank " + std::to_string(last - e.ranks.begin()) +
                          (by_data ? ", which itself waits for data" : ", whose steps take longer"),
-                 .remedy = by_data ? "check the storage that its data is on, or raise data.workers on that rank"
-                                   : "check what else uses its cores or its GPU, and whether that GPU is slower",
+                 .remedy = by_data ? "check the storage that holds the data of that rank, or raise data.workers there"
+                                   : "check what else uses the cores or the GPU of that rank, and whether that GPU is slower",
                  .key = {},
                  .value = {},
-                 // The gain is what the run would save if the slowest rank were as fast as the mean of the others.
+                 // The gain is the time that the run would save if the slowest rank were as fast as the mean of the others.
                  .gain = gain_of(lost * others / static_cast<double>(e.ranks.size()), 0.5)};
 }
 

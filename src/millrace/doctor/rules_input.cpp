@@ -9,9 +9,9 @@ namespace {
 
 using telemetry::Phase;
 
-constexpr double kWaits = 0.10;    // share of the time from which waiting for data is reported
+constexpr double kWaits = 0.10;    // if steps wait for data for at least this share of the time, a rule reports it
 constexpr double kWorthIt = 0.05;  // a remedy is suggested only if it gains at least this
-constexpr double kExplains = 0.5;  // share of the reading time from which slow files are the cause
+constexpr double kExplains = 0.5;  // if slow files cost more than this share of the reading time, they are the cause
 // if at least this share of a file's reads take the usual time, its slow samples are to blame, not the file
 constexpr double kMostlyQuick = 0.5;
 // if readers use a core for at least this share of their time, more readers than cores slow each other down
@@ -19,7 +19,7 @@ constexpr double kComputes = 0.5;
 constexpr int kMostSleepers = 32;     // the most readers that are suggested, if readers mostly wait
 constexpr double kHandOver = 4e-4;    // seconds that the loop needs to receive a batch from a worker of a DataLoader
 constexpr double kManyThreads = 1.2;  // if a step uses more cores than this, its threads wait for each other
-constexpr double kHeldUp = 0.8;       // share of the readers' time on shared cores in which such a step makes no progress
+constexpr double kHeldUp = 0.8;       // share of the readers' time on shared cores in which a step with many threads stands still
 
 double share_of_cpu(const Evidence::Input& input) {
   return input.read_seconds <= 0 ? 1.0 : std::clamp(input.read_cpu_seconds / input.read_seconds, 0.0, 1.0);
@@ -152,8 +152,8 @@ Found slow_sample(const Evidence& e) {
                          "; its other samples are as quick as usual, and the slowest is " + worst.sample + ", " +
                          significant(worst.sample_times, 2) + " times as long",
                  .remedy =
-                     "find out how it differs (larger, compressed differently) and rewrite or remove it; if it is another file "
-                     "each time, the disk stalls: copy the data to another one",
+                     "find out how it differs (larger, compressed differently) and rewrite or remove it; if another file is "
+                     "slow each time, the disk stalls: copy the data to another disk",
                  .key = {},
                  .value = {},
                  .gain = gain_without_slow(e)};
@@ -203,7 +203,7 @@ Found input_bound(const Evidence& e) {
   return Finding{.id = {},
                  .what = what,
                  .remedy = computes ? "decode less: store the data uncompressed or at the size that is used, or take more cores"
-                                    : "a faster disk, or a copy of the data on a local one",
+                                    : "use a faster disk, or copy the data to a local disk",
                  .key = {},
                  .value = {},
                  .gain = gain_of(gain, 0.5)};

@@ -18,8 +18,8 @@ constexpr double kSkipsWithScale = 0.10;
 constexpr double kSpikes = 0.05;  // share of the steps that were left out as spikes
 constexpr std::size_t kSame = 6;  // number of consecutive log lines that must show the fault
 constexpr std::int64_t kPinnedSteps = 200;
-// largest distance from the loss of the blind answer, relative to that loss; 0.007 is 0.02 nats if that loss is the entropy of a
-// text's characters
+// largest distance between the loss and that of the blind answer (Evidence::Blind), relative to the latter; if the latter is the
+// entropy of a text's characters, 0.007 is 0.02 nats
 constexpr double kPinned = 0.007;
 constexpr double kVanished = 1e-8;  // if the loss is below this, there is nothing left to learn
 // A loss jumps if it exceeds the median of the preceding log lines by this many median absolute deviations, and by this share of
@@ -108,7 +108,7 @@ Found not_finite(const Evidence& e) {
   const auto notices = [&](std::string remedy) {
     return Finding{.id = {}, .what = what, .remedy = std::move(remedy), .key = {}, .value = {}, .gain = gain_of(share)};
   };
-  const std::string look = "look for zeros under a root or a logarithm, or divisions by them";
+  const std::string look = "look for zeros under a root, in a logarithm or in a divisor";
   if (!input.first.empty()) {
     what +=
         (input.prepared ? "; the input is finite, but prepare() makes values from it that are not: " : ", nor is the input: ") +
@@ -133,13 +133,14 @@ Found not_finite(const Evidence& e) {
 Found spikes(const Evidence& e) {
   const double share = static_cast<double>(e.numbers.spikes) / static_cast<double>(std::max<std::int64_t>(e.times.steps, 1));
   if (share < kSpikes) return std::nullopt;
-  return Finding{.id = {},
-                 .what = with_commas(e.numbers.spikes) + " of " + with_commas(e.times.steps) +
-                         " steps were left out: their loss or gradient jumped (optim.spike_zscore)",
-                 .remedy = "lower optim.learning_rate, warm up longer (optim.warmup_steps), look at the batches of those steps",
-                 .key = {},
-                 .value = {},
-                 .gain = gain_of(share)};
+  return Finding{
+      .id = {},
+      .what = with_commas(e.numbers.spikes) + " of " + with_commas(e.times.steps) +
+              " steps were left out, because their loss or gradient jumped (optim.spike_zscore)",
+      .remedy = "lower optim.learning_rate, warm up longer (optim.warmup_steps), or look at the batches of those steps",
+      .key = {},
+      .value = {},
+      .gain = gain_of(share)};
 }
 
 Found loss_flat(const Evidence& e) {
@@ -163,8 +164,8 @@ Found loss_vanished(const Evidence& e) {
                  .what = loss_of(e, *gone) + " is nearly 0, " + significant(gone->lines.back().loss, 2) + ", and was below " +
                          significant(kVanished, 1) + " at the last " + std::to_string(kSame) + " log lines",
                  .remedy =
-                     "labels leak into the input, or the term is wrong: check the inputs of the loss, its weight, and whether a "
-                     "mask leaves any values",
+                     "labels leak into the input, or this loss is wrong: check its inputs and its weight, and whether a mask "
+                     "leaves any values",
                  .key = {},
                  .value = {},
                  .gain = std::nullopt};
@@ -204,8 +205,8 @@ Found loss_pinned(const Evidence& e) {
                  .what = "for " + with_commas(steps) + " steps the loss has been about " + significant(blind->loss, 4) + ", " +
                          blind->what + ": the level of an answer that ignores the input",
                  .remedy =
-                     "check that the input reaches the output: its scale relative to values added to it, masks, and the target "
-                     "of each sample; if it does, try another optim.learning_rate",
+                     "check that the input reaches the output: look at its scale relative to the values added to it, at masks, "
+                     "and at the target of each sample; if all are right, try another optim.learning_rate",
                  .key = {},
                  .value = {},
                  .gain = std::nullopt};
@@ -238,13 +239,14 @@ Found saturated_clamp(const Evidence& e) {
   const auto share = [](const Evidence::Clamp& clamp) { return clamp.values > 0 ? clamp.at_border / clamp.values : 0.0; };
   const auto worst = std::ranges::max_element(e.numbers.clamps, {}, share);
   if (worst == e.numbers.clamps.end() || share(*worst) < kSaturated) return std::nullopt;
-  return Finding{.id = {},
-                 .what = percent(share(*worst)) + " of the values of " + worst->name + " are at a border of its clamp, " +
-                         significant(worst->low, 4) + " or " + significant(worst->high, 4) + ": no gradient goes through there",
-                 .remedy = "widen the clamp or leave it out, and see what drives the values there: a weight of the loss, a scale",
-                 .key = {},
-                 .value = {},
-                 .gain = std::nullopt};
+  return Finding{
+      .id = {},
+      .what = percent(share(*worst)) + " of the values of " + worst->name + " are at a border of its clamp, " +
+              significant(worst->low, 4) + " or " + significant(worst->high, 4) + ": no gradient goes through there",
+      .remedy = "widen the clamp or leave it out, and find what drives the values there, such as a weight of the loss or a scale",
+      .key = {},
+      .value = {},
+      .gain = std::nullopt};
 }
 
 Found overfitting(const Evidence& e) {

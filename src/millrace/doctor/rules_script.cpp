@@ -151,14 +151,15 @@ Found validation_input(const Evidence& e) {
       change_of(*e.script, {{"data.workers", workers}, {"loader.persistent", true}}), input.where, gain_of(gain));
 }
 
-// Fires if copies to the GPU take long and their host memory is not pinned. The GPU can copy by itself only from pinned memory.
+// Fires if copies to the GPU take long and the batches are in host memory that is not pinned. The GPU can copy by itself only
+// from pinned memory.
 Found not_pinned(const Evidence& e) {
   const Script::Loader* const loader = loader_of(e);
   if (loader == nullptr || loader->pinned || !e.on_gpu || e.share(Phase::copy) < kCopiesUnpinned) return std::nullopt;
-  return changed("copying batches to the GPU takes " + percent(e.share(Phase::copy)) +
-                     " of the time, from memory that is not pinned: the driver copies it once more, and the loop waits for that",
-                 change_of(*e.script, {{"loader.pinned", true}}), loader->where,
-                 gain_of(kPinnedSaves * e.share(Phase::copy), 0.4));
+  return changed(
+      "copying batches to the GPU takes " + percent(e.share(Phase::copy)) +
+          " of the time, from memory that is not pinned: the driver copies each batch once more, and the loop waits for that",
+      change_of(*e.script, {{"loader.pinned", true}}), loader->where, gain_of(kPinnedSaves * e.share(Phase::copy), 0.4));
 }
 
 // Fires if the loop often reads single values. On a GPU such a read waits for all work that was launched before, while the GPU
@@ -175,7 +176,7 @@ Found item_in_loop(const Evidence& e) {
            (work_seconds(e) / e.times.loop());
   else if (e.gpu)
     gain = std::min(share, (1 - e.gpu->utilisation) * (work_seconds(e) / e.times.loop()));
-  // Fewer reads than steps: values are read only at log lines.
+  // With fewer reads than steps, values are read only at log lines, so the rule does not fire.
   if (calls.count > 0 && e.on_gpu && calls.count < e.times.steps) return std::nullopt;
   if (gain.value_or(share) < kItems) return std::nullopt;
   Finding::Change change{.text = e.on_gpu ? "detach() in the loop, and item() every 50 steps"
@@ -207,9 +208,10 @@ Found gil_bound(const Evidence& e) {
       .what = "the loop's thread runs Python code in " + percent(looks.gil_share) + " of " + with_commas(looks.samples) +
               " looks" + (has_line ? ", in " + percent(looks.where_share) + " at " + looks.where : "") +
               ": torch has nothing to do then",
-      .remedy = has_line ? "rewrite " + looks.where + " with operations on whole tensors, or move it out of the loop"
-                         : "fewer and larger operations, for which Python has less to do: torch.compile(model), optimisers with "
-                           "foreach=True or fused=True",
+      .remedy = has_line
+                    ? "rewrite " + looks.where + " with operations on whole tensors, or move it out of the loop"
+                    : "use fewer and larger operations, for which Python has less to do: torch.compile(model), or optimisers "
+                      "with foreach=True or fused=True",
       .key = {},
       .value = {},
       .gain = has_line

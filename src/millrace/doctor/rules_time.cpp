@@ -36,7 +36,7 @@ constexpr std::size_t kEarlierRuns = 3;
 constexpr double kSlowerBeside = 1.5;  // like kSlower, but used if other programs use the cores, and with them caches and memory
 // Shares of the time in which the GPU computes; vendors' guides ask for kGpuBusy.
 constexpr double kGpuBusy = 0.8, kGpuIdle = 0.5;
-constexpr double kLaunches = 0.9;     // host's time / GPU's time for a step, from which launching limits the GPU
+constexpr double kLaunches = 0.9;     // if host's time / GPU's time for a step is at least this, launching limits the GPU
 constexpr double kBehind = 0.1;       // how far the GPU is behind the host, as a share of a step's time
 constexpr double kEnoughData = 0.1;   // if the loop waits for data for more than this share of the time, another rule applies
 constexpr double kLowClock = 0.9;     // clock as a share of the GPU's maximum clock
@@ -83,7 +83,7 @@ Evidence::Often often_of(const Evidence& e, const std::optional<Script::Deed>& d
   return {.count = deed->count, .every_steps = deed->every_steps > 0 ? deed->every_steps : mean};
 }
 
-// The largest number up to kTimesRows that divides `pieces`.
+// The largest number from 2 to kTimesRows that divides `pieces`; `pieces` if there is no such number.
 std::int64_t fewer_by(std::int64_t pieces) {
   for (std::int64_t times = std::min(kTimesRows, pieces); times > 1; --times) {
     if (pieces % times == 0) return times;
@@ -154,8 +154,8 @@ Found small_batch(const Evidence& e) {
   const auto& batch = e.experiments.batch;
   if (!batch || batch->fixed_share < kFixed) return std::nullopt;
   const std::string what = percent(batch->fixed_share) +
-                           " of a step's time does not depend on its number of rows (tried with half of its " +
-                           with_commas(batch->rows) + "): the machine has little work at a time";
+                           " of a step's time does not depend on its number of rows (tried with half of the " +
+                           with_commas(batch->rows) + " rows): the machine has little work at a time";
   const auto gain_by = [&](std::int64_t times) {
     return gain_of((1 - 1 / static_cast<double>(times)) * batch->fixed_share * work_share(e), 0.25);
   };
@@ -179,7 +179,7 @@ Found small_batch(const Evidence& e) {
   if (batch->batch_size <= 0) {
     return Finding{.id = {},
                    .what = what,
-                   .remedy = "larger batches, whose size the recipe sets; tune the learning rate with it",
+                   .remedy = "use larger batches, whose size the recipe sets, and tune the learning rate",
                    .key = {},
                    .value = {},
                    .gain = gain_by(kTimesRows)};
@@ -248,7 +248,7 @@ Found copy_bound(const Evidence& e) {
                  .gain = floats > 0 ? std::optional(gain_of(share * kCopyLess * floats, 0.5)) : std::nullopt};
 }
 
-// Fires if steps copy values from the device to the host. Only on a GPU, because on a CPU nothing is copied.
+// Fires if steps on a GPU copy values to the host. On a CPU nothing is copied.
 Found host_wait(const Evidence& e) {
   if (!e.on_gpu || !e.census || e.census->host_reads == 0 || item_in_loop(e)) return std::nullopt;
   return Finding{.id = {},
@@ -312,8 +312,8 @@ Found slowing_down(const Evidence& e) {
                  .what = "steps take longer and longer: " + significant(first, 3) + " ms at first, " + significant(middle, 3) +
                          " ms then, " + significant(last, 3) + " ms now",
                  .remedy =
-                     "something grows from step to step, in the recipe or its data: --profile shows which operation; a "
-                     "list, a graph that is kept, a file that is opened again",
+                     "something grows from step to step, in the recipe or its data, such as a list, a graph that is kept, or a "
+                     "file that is opened again; --profile shows which operation takes longer",
                  .key = {},
                  .value = {},
                  .gain = gain_of((1 - begin / all) * work_share(e), 0.25)};
@@ -336,8 +336,8 @@ Found slower_than_before(const Evidence& e) {
                  .gain = gain_of((1 - before / now) * work_share(e), 0.25)};
 }
 
-// Fires if launching limits the GPU. In a run that launching does not limit, the GPU is behind the host at a log line, by a step
-// or by the length of its queue.
+// Fires if launching limits the GPU. If launching does not limit it, the GPU is behind the host at a log line, by a step or by
+// the length of its queue.
 Found launch_bound(const Evidence& e) {
   if (!e.on_gpu || !e.launches || e.share(Phase::data_wait) >= kEnoughData) return std::nullopt;
   const Evidence::Launches& step = *e.launches;
@@ -349,15 +349,15 @@ Found launch_bound(const Evidence& e) {
   return Finding{.id = {},
                  .what = std::move(what),
                  .remedy =
-                     "larger batches (data.batch_size, tune the learning rate with it), and fewer, larger operations in the "
-                     "model: --profile shows the small ones",
+                     "use larger batches (data.batch_size; tune the learning rate too), and fewer, larger operations in the "
+                     "model; --profile shows the small ones",
                  .key = {},
                  .value = {},
                  .gain = e.gpu ? std::optional(gain_of(std::max(0.0, 1 - e.gpu->utilisation / kGpuBusy) * work_share(e), 0.5))
                                : std::nullopt};
 }
 
-// Fires if the GPU is idle for much of the time. The gain assumes that the remedy makes it busy for the share of time that
+// Fires if the GPU is idle for much of the time. The gain assumes that the remedy makes the GPU busy for the share of time that
 // vendors' guides ask for.
 Found gpu_idle(const Evidence& e) {
   if (launch_bound(e)) return std::nullopt;  // launch_bound explains why the GPU is idle
@@ -366,7 +366,7 @@ Found gpu_idle(const Evidence& e) {
                  .what = "the GPU computes " + percent(e.gpu->utilisation) + " of the time (vendors' guides ask for " +
                          percent(kGpuBusy) + ") although batches are ready: the host gives it too little work at a time",
                  .remedy =
-                     "larger batches (data.batch_size, tune the learning rate with it), fewer and larger operations; "
+                     "use larger batches (data.batch_size; tune the learning rate too), and fewer, larger operations; "
                      "--profile shows what the host does meanwhile",
                  .key = {},
                  .value = {},
@@ -384,8 +384,8 @@ Found gpu_held_back(const Evidence& e) {
                  .gain = gain_of((1 - e.gpu->mhz / e.gpu->most_mhz) * work_share(e), 0.5)};
 }
 
-// Fires if the CPU's clock has fallen. Only for runs on a CPU, because steps on a GPU hardly depend on the host's clock. Work
-// that waits for memory gains less from a faster clock, but all other work of the process gains too.
+// Fires if the CPU's clock has fallen in a run on a CPU; steps on a GPU hardly depend on the host's clock. Work that waits for
+// memory gains less from a faster clock, but all other work of the process gains too.
 Found clock_throttled(const Evidence& e) {
   if (e.on_gpu || !e.clock || e.clock->now_mhz > kFallenClock * e.clock->before_mhz) return std::nullopt;
   const double likely = e.clock->lost * (work_share(e) + e.share(Phase::optimizer));

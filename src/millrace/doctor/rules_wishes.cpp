@@ -23,7 +23,7 @@ std::string miss(const Evidence::Target& target) {
 
 }  // namespace
 
-// Fires if a metric is the mean of few values and the config leaves samples out. A small split may not have more samples.
+// Fires if a metric is the mean of few values although the config leaves out at least half of the data.
 Found few_judges(const Evidence& e) {
   const auto& judged = e.numbers.judged;
   if (!judged || judged->most_batches == 0 || judged->by <= 0 || judged->by >= kFewJudges) return std::nullopt;

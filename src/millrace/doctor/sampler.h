@@ -99,7 +99,8 @@ class Sampler {
   double began_ = 0, spent_ = 0;
   Counts last_, newest_;
   bool looked_ = false;
-  MachineReading levels_;  // extreme values of rss, available memory, page cache and control group since the last take()
+  MachineReading levels_;  // since the last take(): extremes of rss, available memory and control group, and the latest page
+                           // cache
   double clocks_ = 0;      // sum of the sampled clocks, in MHz
   int clock_looks_ = 0;
   std::thread thread_;

@@ -40,7 +40,7 @@ class ScriptSampler {
   int loop_thread_id_;
   int cores_;
   std::optional<ThreadSeconds> first_thread_;
-  std::optional<double> family_;     // CPU seconds of the script's other processes at the last reading
+  std::optional<double> family_;     // CPU seconds of the script and its child processes at the last reading
   double seconds_ = 0, others_ = 0;  // sums over the readings that have a `family_`: seconds, and CPU seconds of other programs
   GpuUse gpu_;
   ClockUse clock_;

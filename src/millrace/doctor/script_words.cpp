@@ -18,9 +18,8 @@ struct ScriptRule {
 };
 
 constexpr std::array kScriptRules = {
-    ScriptRule{
-        "not_finite",
-        "lower the learning rate, clip the gradients, or look for zeros under a root or a logarithm, or divisions by them"},
+    ScriptRule{"not_finite",
+               "lower the learning rate, clip the gradients, or look for zeros under a root, in a logarithm or in a divisor"},
     ScriptRule{"loss_flat"},
     ScriptRule{"loss_vanished"},
     ScriptRule{"loss_spiking",
@@ -64,9 +63,8 @@ constexpr std::array kScriptRules = {
                "shows which operation takes longer"},
     ScriptRule{"slower_than_before"},
     ScriptRule{"launch_bound",
-               "larger batches (tune the learning rate with them), and fewer, larger operations: torch.compile(model)"},
-    ScriptRule{"gpu_idle",
-               "larger batches (tune the learning rate with them), and fewer, larger operations: torch.compile(model)"},
+               "use larger batches (and tune the learning rate), and fewer, larger operations: torch.compile(model)"},
+    ScriptRule{"gpu_idle", "use larger batches (and tune the learning rate), and fewer, larger operations: torch.compile(model)"},
     ScriptRule{"gpu_held_back"},
     ScriptRule{"clock_throttled"},
     ScriptRule{

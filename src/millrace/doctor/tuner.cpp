@@ -15,18 +15,20 @@ namespace {
 
 constexpr double kBusy = 0.1;                            // if other programs use this share of the cores, a run does not count
 constexpr int kMostBusy = 3;                             // after this many runs that do not count, the candidate is given up
-constexpr std::size_t kMostRuns = 6, kMostOfLittle = 4;  // the most valid runs: of any candidate, of one with little gain
+constexpr std::size_t kMostRuns = 6, kMostOfLittle = 4;  // the most valid runs of a candidate, and of one with little expected
+                                                         // gain
 constexpr double kLittle = 0.1;
-constexpr std::int64_t kMostRows = 8;  // largest batch size to try / config's; larger ones change the training too much
+constexpr std::int64_t kMostRows = 8;  // largest batch size to try / the config's; a larger one changes the training too much
 constexpr std::size_t kPool = 4;       // a candidate is compared with this many runs of the baseline
 constexpr int kBetween = 2;            // number of runs with candidates between two runs of the baseline
 constexpr double kClear = 0.35;        // if log(ratio) is at least this, a single run is enough for a decision
 constexpr double kNoise = 0.03;        // standard deviation of log(time) that is assumed at first, as if kNoiseRuns runs gave it
 constexpr double kNoiseRuns = 3;
 constexpr double kOutlier = 3;  // a larger deviation, in standard deviations, shows a disturbed run and is cut to this value
-// Limits of the gain in standard errors. kProof is larger, because it is applied after each pair of runs except the last.
+// Limits of the gain in standard errors. kProof is larger than kLastProof, because it is applied again after each pair of runs
+// except the last.
 constexpr double kProof = 2.7, kLastProof = 2, kDisproof = 1.5;
-constexpr std::size_t kHopeless = 3;   // if the mean of this many runs is below half of `worth`, the trial ends
+constexpr std::size_t kHopeless = 3;   // if the mean gain of this many runs is below half of `worth`, the trial ends
 constexpr double kTryAgain = 1.2;      // a candidate is tried again if its expected gain grew by this factor
 constexpr double kWithoutProof = 0.5;  // without a finding, the expected gain is this share of the gain that the accounts allow
 
@@ -283,14 +285,14 @@ void Tuner::add_earlier_batches(std::vector<Candidate>& all) const {
   for (const Trial& trial : trials_) {
     if (trial.verdict != Trial::Verdict::no_gain || trial.hidden < options_.worth) continue;
     for (std::size_t i = 0; i < alone; ++i) {
-      if (all[i].set != trial.candidate.set) continue;  // skipped if the value is no longer a candidate
+      if (all[i].set != trial.candidate.set) continue;  // no match if the value is no longer a candidate
       for (const Settings& batch : earlier) all.push_back({with(all[i].set, batch), trial.hidden, "", all[i].needs});
     }
   }
 }
 
-// Adds, as the last candidates, the old values of keys that were changed together: some of the new values may gain nothing or
-// cost time. An old value is tried only if the accounts allow a gain that is worth it.
+// Adds the old values of keys that were changed together, because some of the new values may gain nothing or cost time. An old
+// value is tried only if the accounts allow a gain that is worth it.
 void Tuner::add_back(std::vector<Candidate>& all) const {
   for (const Trial& trial : trials_) {
     if (trial.verdict != Trial::Verdict::kept || trial.candidate.set.size() < 2 || !trial.candidate.needs.empty()) continue;
@@ -351,7 +353,7 @@ bool Tuner::wants_base(std::size_t candidate_runs) const {
   return base_.logs.empty() || base_.since >= kBetween || base_.logs.size() < std::min(candidate_runs, kPool);
 }
 
-// Makes runs of the baseline or of the trial's candidate until one counts. nullopt: none counted, and trial.verdict says why.
+// Makes runs of the baseline or of the trial's candidate until one counts. nullopt: no run counted, and trial.verdict says why.
 std::optional<ShortRun> Tuner::run_of(Trial& trial, bool is_base) {
   for (int busy = 0;;) {
     ShortRun run = run_(is_base ? kept_ : with(kept_, trial.candidate.set));
@@ -365,7 +367,8 @@ std::optional<ShortRun> Tuner::run_of(Trial& trial, bool is_base) {
   }
 }
 
-// Makes a run with the candidate, after the runs of the baseline that are due.
+// Makes a run with the candidate, after the runs of the baseline that are due. False: no run counted, and trial.verdict says
+// why.
 bool Tuner::see(Trial& trial, Seen& seen) {
   while (wants_base(seen.logs.size())) {
     const auto base = run_of(trial, true);

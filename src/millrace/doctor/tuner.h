@@ -61,8 +61,8 @@ class Tuner {
     std::function<bool()> has_time = [] { return true; };  // false: there is no time for another trial
   };
 
-  // `config`: the present value of each key in keys(). Makes a first run at once; the caller must check its ShortRun::failure
-  // before it calls next().
+  // `config`: the present value of each key in keys(). Makes a first run at once; the caller must check first().failure before
+  // it calls next().
   Tuner(Settings config, Options options, Runner run);
   Tuner(Settings config, Options options, Runner run, const Json& state);  // continues from state() of an earlier process
 

@@ -55,7 +55,7 @@ Json fields_json(std::span<const Field> fields) {
   return all;
 }
 
-// The caller's functions may be called only while the gate is open. The gate is needed because Engine::stop() may abandon a
+// Readers may call the caller's functions only while the gate is open. The gate is needed because Engine::stop() may abandon a
 // reader in the middle of a batch.
 class Gate {
  public:
@@ -117,8 +117,8 @@ data::MapFunction mapping_of(const headrace_map& given, const std::shared_ptr<Ga
   };
 }
 
-// Counts the forks between the process of the first loader and this process, so that a fork has another count. The count is read
-// for each batch; getpid() would cost a system call each time.
+// Counts the forks between the process of the first loader and this process, so that a forked process has another count. The
+// count is read for each batch; getpid() would cost a system call each time.
 std::atomic<unsigned> forks = 0;
 
 unsigned counted_forks() {
@@ -215,7 +215,7 @@ data::Loader& loader_of(headrace_loader* opened) {
   }
   if (opened->process != forks.load(std::memory_order_relaxed)) {
     throw UsageError({.what = "this loader was opened by process " + std::to_string(opened->id) +
-                              ", and this is a fork of it: threads that read are not copied by a fork",
+                              ", but this process is a fork of that one: a fork does not copy the threads that read",
                       .where = "process " + std::to_string(::getpid()),
                       .next = "open a loader in each process, or start processes by spawn"});
   }
@@ -259,7 +259,7 @@ const std::string& content_of(headrace_loader& opened) {
   if (!opened.content.empty()) return opened.content;
   Sha256 hash;
   for (const Json& dataset : opened.loader->data_state()) {
-    for (const char* const key : {"files", "groups"}) {  // of a row: the size or the number of files, and the digest
+    for (const char* const key : {"files", "groups"}) {  // of each row: the size or the number of files, and the digest
       if (!dataset.contains(key)) continue;
       for (const Json& row : dataset[key]) hash.update(row[row.size() - 2].dump() + row[row.size() - 1].dump() + "\n");
     }

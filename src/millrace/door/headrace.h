@@ -129,9 +129,9 @@ const char* headrace_diagnose(const char* evidence);
 // the process ended}.
 const char* headrace_machine(void);
 
-// A thread that samples the machine once a second. `gpu`: the number of the script's GPU in CUDA, -1 = no GPU. Call it on the
-// loop's thread, because it measures how long that thread waits for a core. Only one thread at a time may call these functions.
-// In a fork they fail, and headrace_sampler_stop() does nothing.
+// Samples the machine once a second, in a separate thread. `gpu`: the number of the script's GPU in CUDA, -1 = no GPU. Start the
+// sampler on the loop's thread, because it measures how long that thread waits for a core. Only one thread at a time may call a
+// sampler's functions. In a fork they fail, and headrace_sampler_stop() does nothing.
 typedef struct headrace_sampler headrace_sampler;
 headrace_sampler* headrace_sampler_start(int gpu);
 

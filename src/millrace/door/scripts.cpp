@@ -32,7 +32,7 @@ headrace_sampler& sampler_of(headrace_sampler* started) {
   }
   if (started->process != ::getpid()) {
     throw UsageError({.what = "this sampler was started by process " + std::to_string(started->process) +
-                              ", and this is a fork of it: its thread is not copied by a fork",
+                              ", but this process is a fork of that one: a fork does not copy the sampler's thread",
                       .where = "process " + std::to_string(::getpid()),
                       .next = "start a sampler in each process"});
   }

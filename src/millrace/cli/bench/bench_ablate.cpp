@@ -30,8 +30,8 @@ std::string machine(const Json& config) {
 struct Row {
   const SwitchRow* row = nullptr;
   double on_ms = 0, off_ms = 0, ratio = 0;  // ratio: off_ms / on_ms
-  double least_ratio = 0, most_ratio = 0;   // over all pairs of runs
-  // memory: memory with the row off minus memory with it on; memory_on: memory with the row on; both in bytes
+  double least_ratio = 0, most_ratio = 0;   // the least and the greatest ratio of a pair of runs
+  // in bytes; memory: peak with the row off minus peak with the row on; memory_on: peak with the row on
   double memory = 0, memory_on = 0;
   double difference = 0;  // relative difference of the last losses
   bool same_state = false;
@@ -100,8 +100,7 @@ Row measure(BenchRuns plan, const Entry& entry, const SwitchRow& row, std::int64
   return result;
 }
 
-// The rows in `names`; if `names` is empty, all rows that the recipe uses. Rows in `names` that the recipe does not use go to
-// `out_of_reach`.
+// The rows in `names`. If `names` is empty, all rows that the recipe uses; the names of the other rows go to `out_of_reach`.
 std::vector<const SwitchRow*> chosen_rows(const std::vector<std::string>& names, const Entry& entry, Json& out_of_reach) {
   std::vector<const SwitchRow*> rows;
   try {
@@ -114,7 +113,7 @@ std::vector<const SwitchRow*> chosen_rows(const std::vector<std::string>& names,
         rows.push_back(setting.row);
       }
     }
-    // throws another error instead, because this one's message names train.off and not this command's flag
+    // throws an error that names this command's flag, because `error` names train.off
   } catch (const ConfigError& error) {
     throw UsageError({error.message().what, "flag --rows", error.message().next});
   }

@@ -16,7 +16,7 @@ namespace {
 
 struct Stage {
   std::string name;
-  std::vector<std::string> off;  // in the first stage, all rows are off
+  std::vector<std::string> off;  // names of the rows that are off; in the first stage, all rows
   std::string claim;
   std::vector<double> ms, memory;
   SeenRun last;

@@ -43,16 +43,17 @@ struct SeenRun {
 
 [[nodiscard]] std::string flag(std::string_view key, std::string_view value);
 
-// The words of a run with the rows of `off` ("a,b", "all", or "") turned off.
+// The words of a run that turns off the rows of `off` ("a,b", "all", or "").
 [[nodiscard]] std::vector<std::string> words_of_run(const BenchRuns& runs, const std::string& off);
 
-// Makes a run with the rows of `off` ("a,b", "all", or "") turned off and returns the run's summary. Throws UsageError with the
+// Makes a run that turns off the rows of `off` ("a,b", "all", or "") and returns the run's summary. Throws UsageError with the
 // run's last lines if the run fails.
 [[nodiscard]] Json run_once(const BenchRuns& runs, const std::string& off);
 [[nodiscard]] SeenRun seen_in(const Json& summary);
 
-// Adds the choices that the run with this summary made to the words of all further runs. Otherwise trials could choose other
-// values in each run. Only choices that are keys of `config` are added; the implementation of an operation is not such a key.
+// Adds to the words of all further runs the choices that the run of `summary` made by trials. Otherwise trials could choose
+// other values in each run. Only choices that are keys of `config` are added; the implementation of an operation is not such a
+// key.
 void pin_choices(BenchRuns& runs, const Json& summary, const Json& config);
 
 }  // namespace millrace::cli

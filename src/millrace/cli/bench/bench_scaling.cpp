@@ -20,9 +20,9 @@ namespace {
 struct Way {
   std::string kind;  // strong: all ranks share the same global batch; weak: each rank has the same batch size
   std::int64_t ranks = 1, batch = 1;
-  // step_ms: the step's time in each round; waits: the share of a step spent waiting in each round
+  // for each round; step_ms: the time of a step; waits: the share of that time spent waiting for gradients
   std::vector<double> step_ms, waits;
-  // sent: bytes of each rank in a step; early: share of the buckets that are sent during the backward pass
+  // sent: bytes that a rank sends in a step; early: share of the gradient buckets that are sent during the backward pass
   double sent = 0, early = 0;
 };
 
@@ -37,7 +37,7 @@ std::vector<std::int64_t> numbers(const std::string& list) {
     all.push_back(value);
     at = end + 1;
   }
-  if (all.front() != 1) all.insert(all.begin(), 1);  // adds one rank, with which the other numbers of ranks are compared
+  if (all.front() != 1) all.insert(all.begin(), 1);  // adds a run with one rank, because the other runs are compared with it
   return all;
 }
 
@@ -46,7 +46,7 @@ std::int64_t batch_of(const Json& config) {
   if (batch.is_number_integer()) return batch.get<std::int64_t>();
   throw UsageError(
       {"the batch is " + batch.dump() + ": ranks would not have equal shares of it", "data.batch_size",
-       "give a number: --data.batch_size=N, the global batch of strong scaling and the batch of each rank of weak scaling"});
+       "give a number: --data.batch_size=N is the global batch for strong scaling, and the batch of each rank for weak scaling"});
 }
 
 // What to measure: strong and weak scaling for each number of ranks. Strong scaling is left out if the ranks can't share the
@@ -86,7 +86,7 @@ void measure(const BenchRuns& runs, std::int64_t threads, Way& way) {
 
 double samples_per_s(const Way& way) { return static_cast<double>(way.ranks * way.batch) / (median(way.step_ms) * 1e-3); }
 
-// The samples per second of a rank, divided by those of a single process.
+// The samples per second of a rank, divided by those of a run with a single rank.
 double efficiency(const Way& way, const std::vector<Way>& all) {
   const auto alone = std::ranges::find_if(all, [&](const Way& one) { return one.kind == way.kind && one.ranks == 1; });
   return samples_per_s(way) / (static_cast<double>(way.ranks) * samples_per_s(*alone));

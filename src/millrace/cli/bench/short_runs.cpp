@@ -25,8 +25,8 @@ Json summary_of(const ShortRuns& runs, const doctor::Settings& changed) {
   std::vector<std::string> words = {"train"};
   words.insert(words.end(), runs.words.begin(), runs.words.end());
   for (const auto& [key, value] : changed) words.push_back(flag(key, value));
-  // The folder is written as run.dir instead of --run, because the last of several words for the same key wins. With --run,
-  // another name of the key could lead --fresh to the user's run.
+  // The folder is written as the key run.dir, because the last of several words for the same key wins. If the user's words had
+  // --run.dir, an option --run would not win, and --fresh would replace the user's run.
   for (const auto& [key, value] :
        std::map<std::string, std::string>{{"run.dir", (runs.folder / "run").string()},
                                           {"train.max_steps", std::to_string(steps_with(runs, changed))},

@@ -17,8 +17,8 @@ struct SeenField {
   std::string title;                 // title of the picture
   at::Tensor values;                 // in CPU memory; the first axis is that of rows
   std::vector<std::string> samples;  // the name of each row's sample
-  // Names and units of the axes after the rows, and names of the values. The axes' words are ignored unless there is one for
-  // each axis.
+  // Names and units of the axes after the rows, and names of the values. The words of the axes are used only if there are words
+  // for each axis.
   FieldWords words = {};
   std::string description = "";  // the data's own description, for the caption
 };

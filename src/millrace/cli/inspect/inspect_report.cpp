@@ -84,7 +84,7 @@ Report inspect_snapshot(const fs::path& path, bool values) {
 }
 
 Report inspect_file(const fs::path& path, const FileFormat& format, bool values, std::span<const Entry> recipes) {
-  const InputFile readable(path);  // throws if the file can't be read, because an unreadable file need not be damaged
+  const InputFile readable(path);  // throws if the file can't be read, because the report must not call such a file damaged
   Report report;
   report.kind = format.kind;
   try {

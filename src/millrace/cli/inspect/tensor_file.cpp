@@ -219,7 +219,7 @@ std::unique_ptr<TensorReader> open_tensors(const std::filesystem::path& path, Te
 }
 
 struct TensorWriter::Part {
-  Field field;  // the member's shape has the number of rows that are written so far
+  Field field;  // its shape counts the rows that are written so far
   AtomicFile file;
 };
 
@@ -234,7 +234,8 @@ void TensorWriter::append(const Tensors& rows) {
   for (const auto& [name, tensor] : rows) {
     const auto dtype = dtype_of(tensor.scalar_type());
     if (!dtype)
-      throw DataError({"output " + quoted(name) + " has a type that such a file can't hold", path_.string(), "convert it first"});
+      throw DataError(
+          {"output " + quoted(name) + " has a type that this kind of file can't hold", path_.string(), "convert it first"});
     Field field{name, *dtype, tensor.sizes().vec()};
     if (begins) {
       const std::filesystem::path beside = path_.string() + ".part" + std::to_string(i);
@@ -244,8 +245,8 @@ void TensorWriter::append(const Tensors& rows) {
       const std::int64_t before = known.shape.empty() ? 0 : known.shape[0];
       const std::int64_t more = field.shape.empty() ? 0 : std::exchange(field.shape[0], before);
       if (field != known || field.shape.empty()) {
-        throw RecipeError({"output " + quoted(name) + " of predict() has another name, type or shape than in the rows before",
-                           "predict()", "make the shape of an output, except its first size, independent of the rows"});
+        throw RecipeError({"output " + quoted(name) + " of predict() has another name, type or shape than for the rows before",
+                           "predict()", "give each output the same shape for all rows; only the first size may differ"});
       }
       known.shape[0] += more;
     }

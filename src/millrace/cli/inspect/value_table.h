@@ -20,8 +20,9 @@ struct LyingArray {
   std::function<void(const std::function<void(std::span<const std::byte>)>& take)> pieces;
 };
 
-// {"name", "dtype", "shape", "count", "least", "greatest", "mean", "deviation", "nan", "infinite", "different"}. A member is null
-// if there is no finite value, or if there are too many different values to count.
+// {"name", "dtype", "shape", "count", "least", "greatest", "mean", "deviation", "nan", "infinite", "different"}. The four
+// members from "least" to "deviation" are null if there is no finite value. "different" is null if ValueSummary::distinct has no
+// value.
 [[nodiscard]] Json value_json(const std::string& name, const Shape& shape, const ValueSummary& summary);
 
 // The rows for table() in text.h, the headings first. `first`: the heading of the names. `values`: results of value_json().

@@ -26,7 +26,7 @@ void refuse_same_file(const std::filesystem::path& from, const std::filesystem::
 
 void write_weights(const std::filesystem::path& to, const Tensors& tensors, const WeightsFile& about, bool json) {
   std::map<std::string, std::string> metadata = about.metadata;
-  metadata["format"] = "pt";  // required by Python's loaders; says that the tensors are laid out as PyTorch's
+  metadata["format"] = "pt";  // required by Python's loaders; "pt" means that the tensors are laid out as in PyTorch
   snapshot::write_tensors(Fs::real(), to, tensors, metadata);
   std::int64_t elements = 0;
   for (const auto& [name, tensor] : tensors) elements += tensor.numel();

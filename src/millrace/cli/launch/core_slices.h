@@ -15,7 +15,7 @@ struct LogicalCpu {
 // The CPUs that this process may run on.
 [[nodiscard]] std::vector<LogicalCpu> usable_cpus();
 
-// The numbers of the CPUs of each of `ranks` ranks. Each rank gets the same number of whole cores, which are neighbours on a
+// For each of `ranks` ranks, the numbers of its CPUs. Each rank gets the same number of whole cores, which are neighbours on a
 // socket. Empty if there are fewer cores than ranks; then ranks are not bound to cores.
 [[nodiscard]] std::vector<std::vector<int>> core_slices(std::vector<LogicalCpu> cpus, int ranks);
 

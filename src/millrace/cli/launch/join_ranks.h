@@ -15,10 +15,10 @@ struct Joined {
 };
 
 [[nodiscard]] bool is_other_rank();  // from the environment: true if this process is a rank other than 0
-// Returns when all ranks have joined. Throws DistributedError: see distributed::Processes.
+// Joins the other ranks, and returns when all have joined. Throws DistributedError: see distributed::Processes.
 [[nodiscard]] Joined join_ranks(const DistributedConfig& config);
 // Tells the launcher that this rank has finished its work, such as a dry run, without joining the other ranks. Otherwise the
-// launcher would treat its end as a failure.
+// launcher would treat the end of this process as a failure.
 void end_without_joining();
 
 }  // namespace millrace::cli

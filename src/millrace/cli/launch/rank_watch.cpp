@@ -29,7 +29,7 @@ namespace {
 
 // Seconds to wait after the first rank has ended, because the rank that caused the failure may end later.
 constexpr double kGrace = 0.6;
-constexpr double kMercy = 1.5;  // further seconds in which rank 0 can save
+constexpr double kMercy = 1.5;  // seconds from the first rank's end until all ranks are killed; in this time rank 0 can save
 constexpr int kLookMs = 50;
 // If more seconds than this pass between two looks at the ranks, the launcher itself was stopped or blocked, for example by
 // Ctrl-Z or by a terminal that takes no output.
@@ -44,7 +44,7 @@ struct Child {
   std::optional<int> status;  // from waitpid; nullopt while the child is running
   bool is_stopped = false;
   std::uint64_t beat = 0;
-  double moved = 0;  // when the rank last made progress, in steady seconds
+  double moved = 0;  // time of the rank's last progress, in seconds of the steady clock
   double ended = 0;
 };
 
@@ -372,7 +372,7 @@ class Watch {
   std::vector<Child> children_;
   int handed_on_ = 0;
   std::optional<double> first_end_, failed_at_;
-  std::optional<double> first_stop_;  // when the first rank ended for which was_stopped() is true
+  std::optional<double> first_stop_;  // when the first rank for which was_stopped() is true ended
   double looked_ = steady_seconds();  // when the ranks were last looked at
   const Child* culprit_ = nullptr;
   std::string failure_, cause_;

@@ -36,7 +36,7 @@ struct RankStart {
 struct RanksEnd {
   int exit_code = 0;
   std::string failure;  // such as "rank 1 was killed by SIGKILL, step 12, forward"; "" = no rank failed
-  std::string cause;    // the first line of that rank's error; "" = it printed no error
+  std::string cause;    // the first line of the failed rank's error; "" = it printed no error
   std::filesystem::path log;
   std::string run_folder;  // run folder of rank 0; "" = not known
 };

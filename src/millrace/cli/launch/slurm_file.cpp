@@ -30,7 +30,7 @@ std::string in_shell(const std::vector<std::string>& words) {
 
 void check(const SlurmJob& job) {
   if (job.words.size() < 2 || job.words[0] != "train" || job.words[1].starts_with("-"))
-    throw UsageError({"the batch file of a training run names its recipe", "millrace launch --slurm",
+    throw UsageError({"the batch file needs a training run that names its recipe", "millrace launch --slurm",
                       "millrace launch --slurm job.sbatch --nproc 4 train RECIPE ..."});
   if (any_names(job.words, "--fresh"))
     throw UsageError({"--fresh would start over each time the job is queued again", "flag --fresh",

@@ -9,7 +9,7 @@
 namespace millrace::cli {
 
 struct SlurmJob {
-  int nproc = 1, nodes = 1;                 // ranks on each machine, machines
+  int nproc = 1, nodes = 1;                 // nproc: ranks on each machine; nodes: number of machines
   std::vector<std::string> sbatch;          // options of sbatch, such as "--time=8:00:00"; they override the file's own options
   std::vector<std::string> launch_options;  // further words for each launcher
   std::vector<std::string> words;           // the command of each rank: "train", a recipe, ...

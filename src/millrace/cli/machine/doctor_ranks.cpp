@@ -23,11 +23,11 @@
 namespace millrace::cli {
 namespace {
 
-// number of fp32 numbers that a sum adds up, as many as the parameters of a model of 8 million
+// fp32 numbers that an all-reduce adds up: as many as a model with 8 million parameters has
 constexpr std::int64_t kNumbers = std::int64_t{8} << 20U;
 constexpr int kRounds = 7;
 
-// The median time of several sums. One sum before them, which is not measured, warms up.
+// The median time of an all-reduce. One all-reduce before, which is not measured, warms up.
 double seconds_of(Agreement& agreement, std::int64_t numbers) {
   std::vector<double> seconds;
   for (int i = 0; i <= kRounds; ++i) {

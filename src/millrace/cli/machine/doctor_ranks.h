@@ -14,7 +14,7 @@ struct RankRates {
   double latency = 0;  // seconds of an all-reduce of one number
   double seconds = 0;  // seconds of an all-reduce of `bytes` bytes
   std::uint64_t bytes = 0;
-  // Bytes of gradients per second. It can be compared between different numbers of ranks.
+  // Bytes of gradients that are added up per second. The rate can be compared between different numbers of ranks.
   [[nodiscard]] double rate() const { return seconds > 0 ? static_cast<double>(bytes) / seconds : 0; }
 };
 

@@ -11,7 +11,7 @@ constexpr std::uint64_t kGigabyte = 1'000'000'000;
 constexpr double kSlowDisk = 50e6;        // bytes per second
 constexpr double kBusyCores = 0.2;        // share of the cores that other programs use
 constexpr double kThrottled = 0.6;        // share of a core's maximum clock
-constexpr std::uint64_t kFewFiles = 256;  // a run needs more open files, because readers and libraries keep several files open
+constexpr std::uint64_t kFewFiles = 256;  // a run may need more, because readers and libraries keep several files open
 constexpr std::uint64_t kLittleMemory = 2 * kGigabyte, kLittleDisk = 5 * kGigabyte;
 
 constexpr std::uint64_t kLittleShared = std::uint64_t{128} << 20U;  // bytes; the default of a container is 64 MB
@@ -75,7 +75,7 @@ void about_memory(const MachineView& machine, std::vector<Finding>& found) {
   if (given.address_space) {
     found.push_back({false, "memory", "address_space",
                      "the address space is limited to " + human_bytes(static_cast<double>(*given.address_space)) + " (ulimit -v)",
-                     "libraries reserve far more than they use: ulimit -v unlimited"});
+                     "remove the limit (ulimit -v unlimited): libraries reserve far more than they use"});
   }
 }
 
@@ -93,7 +93,7 @@ void about_neighbours(const MachineView& machine, std::vector<Finding>& found) {
   }
   if (machine.open_files && *machine.open_files < kFewFiles) {
     found.push_back({false, "open files", "open_files", "this process may open " + std::to_string(*machine.open_files) + " files",
-                     "ulimit -n 1024: readers keep the files of a data set open"});
+                     "raise the limit (ulimit -n 1024): readers keep the files of a data set open"});
   }
 }
 
@@ -127,7 +127,7 @@ void about_ranks(const MachineView& machine, std::vector<Finding>& found) {
   if (machine.shared_memory && *machine.shared_memory < kLittleShared) {
     found.push_back({false, "shared memory", "shared_memory_low",
                      human_bytes(static_cast<double>(*machine.shared_memory)) + " are free in /dev/shm",
-                     "ranks with GPUs exchange through it: docker run --shm-size=1g, or mount it larger"});
+                     "ranks with GPUs exchange data through it: give it more memory (docker run --shm-size=1g)"});
   }
   if (!machine.ranks_failure.empty()) {
     found.push_back({false, "ranks", "ranks_unmet", "two processes of this machine could not meet: " + machine.ranks_failure,
@@ -135,7 +135,7 @@ void about_ranks(const MachineView& machine, std::vector<Finding>& found) {
   }
   if (machine.taken_port > 0) {
     found.push_back({false, "ports", "port_taken", "port " + std::to_string(machine.taken_port) + " is taken",
-                     "give launchers another one: --at HOST:PORT, torchrun --master-port"});
+                     "give launchers another port: --at HOST:PORT, torchrun --master-port"});
   }
 }
 

@@ -10,7 +10,7 @@ namespace {
 constexpr std::int64_t kLeastBatches = 16;
 
 std::string why(const std::string& bound) {
-  if (bound == "batches") return "twice as many leave less than " + std::to_string(kLeastBatches) + " batches an epoch";
+  if (bound == "batches") return "twice the size leaves fewer than " + std::to_string(kLeastBatches) + " batches an epoch";
   if (bound == "data") return "it takes the whole training set";
   return bound == "config" ? "a larger one is refused" : "a larger one runs out of memory";
 }
@@ -33,7 +33,7 @@ void choose_batch_size(RunRequest& request) {
   const Json found = find_max_batch(request, {.least_batches = kLeastBatches});
   if (found["batch_size"] == 0) {
     throw DeviceError({"not even a batch of one sample fits into memory", "data.batch_size=auto",
-                       "see what a step holds: millrace estimate " + request.entry->name});
+                       "see how much memory a step needs: millrace estimate " + request.entry->name});
   }
   data["batch_size"] = found["batch_size"];
   request.config.origins["data.batch_size"] += ": " + found["batch_size"].dump();

@@ -7,7 +7,7 @@
 
 namespace millrace::cli {
 
-// The help of the recipe that the call's words name. The list of all recipes, if the words name none.
+// The help of the recipe that the call's words name; if they name no recipe, the list of all recipes.
 [[nodiscard]] std::string recipe_help(const Invocation& call);
 
 }  // namespace millrace::cli

@@ -76,9 +76,9 @@ Found page_faults(const Evidence& evidence);
 Found list_growing(const Evidence& evidence);
 
 // The time that the stretch would have taken with `readers` readers. This is the longest of three times: the loop's own work;
-// the reading time divided among the readers; the CPU time of both divided among the cores. Own work of unknown CPU time counts
-// as work on all cores. If a script's step uses all cores, the step hardly progresses while one of its threads has no core,
-// because each operation waits for all threads.
+// the reading time divided among the readers; the CPU time of work and reading divided among the cores. If the CPU time of the
+// loop's work is unknown, the work counts as using all cores. If a script's step uses all cores, the step hardly progresses
+// while one of its threads has no core, because each operation waits for all threads.
 [[nodiscard]] double seconds_with(const Evidence& evidence, int readers);
 // The smallest number of readers with which steps hardly wait for data.
 [[nodiscard]] int enough_readers(const Evidence& evidence);

@@ -14,7 +14,7 @@ namespace millrace::doctor::detail {
 // True if the rule may be applied to a script, because its remedy can be expressed in a script's terms.
 [[nodiscard]] bool is_for_scripts(std::string_view rule) noexcept;
 
-// Keys of the table of dialects, with their values. Keys with the same `call` in the script's dialect become one call.
+// Keys of kDialectRows (script_words.cpp), with their values. Keys with the same `call` in the script's dialect become one call.
 using ScriptSettings = std::vector<std::pair<std::string_view, Json>>;
 [[nodiscard]] Finding::Change change_of(const Script& script, const ScriptSettings& settings);
 [[nodiscard]] std::string remedy_of(const Finding::Change& change, const std::string& where);  // "try ... in train.py:31"

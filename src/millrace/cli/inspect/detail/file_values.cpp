@@ -25,7 +25,7 @@ using Take = std::function<void(std::span<const std::byte>)>;
 
 constexpr std::uint64_t kPiece = std::uint64_t{4} << 20U;  // bytes; a multiple of every dtype's element size
 
-// Reads contiguous elements of a file in pieces and passes them on.
+// Reads contiguous elements of a file in pieces and gives each piece to `take`.
 void take_bytes(const InputFile& file, std::uint64_t offset, std::uint64_t bytes, DType dtype, bool swapped, const Take& take) {
   std::vector<std::byte> piece(std::min(kPiece, bytes));
   for (std::uint64_t done = 0; done < bytes; done += piece.size()) {

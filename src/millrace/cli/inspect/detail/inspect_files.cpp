@@ -124,12 +124,13 @@ void describe_tokens(const fs::path& path, Report& report) {
   add_size(report, path);
   const auto tokens = data::TokenArray::open(path);
   const auto documents = static_cast<std::int64_t>(tokens->documents().size());
-  report.facts.insert(report.facts.end(), {{"tokens", with_commas(tokens->size())},
-                                           {"bytes per token", std::to_string(tokens->token_bytes())},
-                                           {"vocabulary", with_commas(static_cast<std::int64_t>(tokens->vocab_size()))},
-                                           {"documents", with_commas(documents)},
-                                           {"fingerprint", tokens->fingerprint()},
-                                           {"check", "CRC32C of every part agrees, every token is below the vocabulary's size"}});
+  report.facts.insert(report.facts.end(),
+                      {{"tokens", with_commas(tokens->size())},
+                       {"bytes per token", std::to_string(tokens->token_bytes())},
+                       {"vocabulary", with_commas(static_cast<std::int64_t>(tokens->vocab_size()))},
+                       {"documents", with_commas(documents)},
+                       {"fingerprint", tokens->fingerprint()},
+                       {"check", "CRC32C of every part agrees, and every token is below the vocabulary's size"}});
   report.details = {{"tokens", tokens->size()}, {"token_bytes", tokens->token_bytes()}, {"vocab_size", tokens->vocab_size()},
                     {"documents", documents},   {"fingerprint", tokens->fingerprint()}, {"notes", tokens->notes()}};
 }
@@ -183,7 +184,7 @@ void describe_pt(const fs::path& path, Report& report) {
   for (const format::PtValue& value : file.values()) report.details["values"][value.name] = value.value;
   report.facts.insert(report.facts.end(), {{"tensors", std::to_string(file.tensors().size())},
                                            {"other values", std::to_string(file.values().size())},
-                                           {"check", "nothing but plain data in it; CRC-32 of every storage agrees"}});
+                                           {"check", "the file contains only plain data; CRC-32 of every storage agrees"}});
 }
 
 // A text about the fourth axis, such as "; 100 volumes, 2 s apart".
@@ -213,7 +214,7 @@ void describe_nifti(const fs::path& path, Report& report) {
         header.scaled ? "stored * " + significant(header.slope, 6) + " + " + significant(header.intercept, 6) : "as stored"},
        {"description", quoted(header.description)},
        {"extensions", std::to_string(header.extensions.size())},
-       {"check", "header and voxels agree; gzip data has its CRC-32"}});
+       {"check", "header and voxels agree; gzip data is checked by its CRC-32"}});
   add_passed_over(report, passed_over, "the voxels");
   report.table.push_back({"affine", "x", "y", "z", "offset"});
   const std::string unit = data::length_unit(header);
@@ -292,7 +293,8 @@ void describe_hdf5(const fs::path& path, Report& report) {
                             "nobody: " + dataset.reason + (dataset.text.empty() ? "" : " " + quoted(dataset.text))});
     report.details["unreadable"].push_back({{"name", dataset.name}, {"reason", dataset.reason}});
   }
-  report.facts.emplace_back("check", "structure and the first blocks of each dataset agree with the HDF5 library");
+  report.facts.emplace_back("check",
+                            "Millrace and the HDF5 library read the same structure and the same first blocks of each dataset");
 }
 
 void describe_image(const fs::path& path, Report& report) {
@@ -308,8 +310,8 @@ void describe_image(const fs::path& path, Report& report) {
                                            {"stored as", format::stored_text(signs)},
                                            {"check", "the whole picture decodes"}});
   if (signs.orientation != 1)
-    report.facts.emplace_back("orientation",
-                              std::to_string(signs.orientation) + " (EXIF, XMP): all readers of Millrace rotate it upright");
+    report.facts.emplace_back(
+        "orientation", std::to_string(signs.orientation) + " (EXIF, XMP): Millrace rotates the picture upright when it reads it");
   report.details = {{"height", size.height},           {"width", size.width}, {"channels", colours},
                     {"stored_as", signs.colour},       {"bits", signs.bits},  {"transparency", signs.alpha},
                     {"orientation", signs.orientation}};

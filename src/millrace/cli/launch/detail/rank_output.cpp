@@ -83,7 +83,7 @@ void RankOutput::take() {
   take(err_);
 }
 
-// Takes no more at once than a pipe can hold. Otherwise a rank that writes without end would stop the launcher's other work.
+// Reads at most 1 MiB in one call. Otherwise a rank that writes without end would stop the launcher's other work.
 void RankOutput::take(Pipe& pipe) {
   constexpr int kMostReads = 16;
   constexpr std::size_t kLongestLine = std::size_t{1} << 20U;

@@ -15,17 +15,15 @@ class RankOutput {
   RankOutput(const RankOutput&) = delete;
   RankOutput& operator=(const RankOutput&) = delete;
 
-  // The ends of pipes for the child. The caller closes them by close_child_ends() when the child has inherited them.
+  // The child's ends of the pipes. The caller closes them by close_child_ends() when the child has inherited them.
   [[nodiscard]] int child_out() const noexcept { return out_.write; }
   [[nodiscard]] int child_err() const noexcept { return err_.write; }
   void close_child_ends();
   [[nodiscard]] int out() const noexcept { return out_.read; }  // -1 after the child has closed its end
   [[nodiscard]] int err() const noexcept { return err_.read; }
   void take();  // copies the output that is available; never blocks
-  [[nodiscard]] const std::string& error() const noexcept {
-    return error_;
-  }  // the last line of an error message; "" = the rank
-     // printed no error
+  // the first line of the rank's latest error message; "" = the rank printed no error
+  [[nodiscard]] const std::string& error() const noexcept { return error_; }
   [[nodiscard]] const std::filesystem::path& log() const noexcept { return log_path_; }
 
  private:
