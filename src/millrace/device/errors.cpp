@@ -38,8 +38,8 @@ constexpr std::array<std::int32_t, 18> kLost = {
 };
 
 constexpr std::array<std::string_view, 7> kNoMemory = {
-    "ALLOC_FAILED",       // after CUBLAS_STATUS_, CUDNN_STATUS_, CUFFT_ or CUSOLVER_STATUS_
-    "ALLOCATION_FAILED",  // after CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ or _HOST_
+    "ALLOC_FAILED",       // follows CUBLAS_STATUS_, CUDNN_STATUS_, CUFFT_ or CUSOLVER_STATUS_
+    "ALLOCATION_FAILED",  // follows CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ or _HOST_
     "CUDA error: out of memory",
     "CUDA driver error: out of memory",                      // from the allocator, when it maps a segment that grows
     "unable to find an engine to execute this computation",  // no algorithm for a convolution had room for its workspace

@@ -60,8 +60,8 @@ void check_resident(std::uint64_t bytes) {
                    " of address space (ulimit -v) are in use, and libraries need the rest");
 }
 
-// Calls c10's allocator, but keeps the reserved address space free. Memory that the C library already holds may always be used,
-// so the space is checked before and after the call.
+// Calls c10's allocator, but keeps the reserved address space free. Memory that the C library has already mapped may always be
+// used, so the mapped space is compared before and after the call.
 void* take_memory(std::uint64_t bytes) {
   constexpr std::uint64_t kWorthALook = std::uint64_t{1} << 20U;
   if (kept_address_space() == 0) return c10::alloc_cpu(bytes);
