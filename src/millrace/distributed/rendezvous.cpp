@@ -38,8 +38,7 @@ class Variables {
   }
   [[nodiscard]] int number_or(const char* name, int otherwise) const { return has(name) ? number(name) : otherwise; }
 
-  // Returns the name of the first of the two variables that is set. If neither variable is set, returns the first name, so that
-  // an error message can name it.
+  // Returns `other` if only that variable is set, else `name`, so that an error message can name a variable in any case.
   [[nodiscard]] const char* first_of(const char* name, const char* other) const {
     return has(name) || !has(other) ? name : other;
   }

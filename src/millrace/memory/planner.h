@@ -12,9 +12,9 @@
 
 namespace millrace::memory {
 
-// Plans from two measured steps: one kept everything, the other recomputed every block. The planner predicts the memory of any
-// choice of blocks. The prediction assumes that a block's saved bytes exist from the end of its forward pass to the start of its
-// backward pass. Each segment of the step has its own peak.
+// Plans which blocks to recompute, from two measured steps: one kept everything, the other recomputed every block. The planner
+// predicts the memory of any choice of blocks. The prediction assumes that a block's saved bytes exist from the end of its
+// forward pass to the start of its backward pass. Each segment of the step has its own peak.
 class Planner {
  public:
   // The costs of a block name, summed over its runs in a step.
