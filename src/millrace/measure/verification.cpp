@@ -25,7 +25,7 @@ namespace millrace {
 namespace {
 
 constexpr double kBusyShare = 0.8;       // share of the time in which the device should be busy, according to vendors' guides
-constexpr double kMemoryShare = 0.9;     // share of the memory that is available
+constexpr double kMemoryShare = 0.9;     // share of the available memory above which the check warns
 constexpr double kLookSeconds = 3;       // seconds for which steps are made while the device is observed
 constexpr std::int64_t kMostSteps = 50;  // the most steps that are made in kLookSeconds
 
@@ -71,7 +71,7 @@ class Verification {
   std::int64_t steps_ = 0;
 };
 
-// Makes the choices of a run, by the same trials.
+// Makes the same choices as a run, by the same trials.
 Check Verification::features() {
   setup_.emplace(request_);
   run_.emplace(*setup_, folders_to_look_in());

@@ -57,7 +57,7 @@ void write_text(int descriptor, const char* text, std::size_t size) noexcept {
 
 using LastWords = std::array<char, 4096>;
 
-// Adds `before` and then what the process does, such as "step 12, backward of loss". Returns false if that is not known.
+// Adds `before` and then what the process does, such as "step 12, backward of loss". Returns false if the activity is not known.
 bool add_doing(HandlerText& text, std::string_view before) noexcept {
   std::array<char, 512> doing{};
   if (describe_doing(doing.data(), doing.size()) == 0) return false;

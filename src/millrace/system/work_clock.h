@@ -1,4 +1,4 @@
-// Times work on a machine that other programs may use at the same time. Linux.
+// Times work on a machine that other programs may use at the same time. For Linux only.
 #pragma once
 
 #include <cstdint>
