@@ -112,7 +112,7 @@ at::Tensor around(const at::Tensor& tensor, Instead instead) {
   return tensor.to(format, /*non_blocking=*/false, /*copy=*/true, at::MemoryFormat::Contiguous);
 }
 
-// Prepares a weight or bias for the replacement computation. For oneDNN it stays unchanged.
+// Prepares a weight or bias for the replacement computation. For Instead::onednn the parameter stays unchanged.
 at::Tensor parameter_around(const at::Tensor& tensor, Instead instead) {
   return instead == Instead::onednn ? tensor : around(tensor, instead);
 }

@@ -1,4 +1,4 @@
-// The shape of a convolution in a form that can be stored. Trials of convolutions, their verdicts and the guard use it.
+// The shape of a convolution in a form that can be stored. Trials of convolutions and the guard use it.
 #pragma once
 
 #include <cstdint>

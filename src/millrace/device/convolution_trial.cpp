@@ -292,7 +292,7 @@ class Trial {
   double start_ms_;  // limit of core time until a unit begins, summed over threads, as the system counts it
   TrialGoesOn goes_on_;
   std::size_t all_ = 0;  // number of units at the beginning
-  int late_ = 0;         // processes that did not reach their next unit
+  int late_ = 0;         // number of processes that did not reach their next unit
   std::vector<Unit> left_;
   std::vector<ConvolutionShape> left_out_;
   ConvolutionTrial result_;

@@ -16,7 +16,7 @@ namespace {
 
 constexpr double kLeastWork = 0.1;  // seconds of work that a result needs, because /proc/stat counts hundredths of a second
 
-// Seconds of the CPUs: used by all programs, and available in total. Stolen time counts as another machine's time.
+// Seconds of the CPUs: used by all programs, and available in total. Time that other virtual machines took counts as used.
 struct CpuSeconds {
   double used = 0, available = 0;
   int cpus = 0;

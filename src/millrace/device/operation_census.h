@@ -1,4 +1,4 @@
-// Counts the operations of one step: their number, their time, and those that make the same tensors in every step.
+// Counts the operations of one step: their number, their time, and the operations that make the same tensors in every step.
 #pragma once
 
 #include <cstdint>

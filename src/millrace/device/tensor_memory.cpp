@@ -21,7 +21,7 @@ std::atomic<std::uint64_t> peak{0};
 std::atomic<std::uint64_t> limit{0};
 std::atomic<std::uint64_t> resident_limit{0};
 std::atomic<std::uint64_t> unchecked{0};
-std::atomic<std::uint64_t> unmapped{0};  // bytes of tensors since the last check of the address space
+std::atomic<std::uint64_t> unmapped{0};  // bytes of tensors made since the last check of the address space
 
 void add(std::uint64_t bytes) noexcept {
   const std::uint64_t now = live.fetch_add(bytes, std::memory_order_relaxed) + bytes;

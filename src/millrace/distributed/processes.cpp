@@ -190,7 +190,7 @@ void Processes::call(const std::function<void()>& collective) {
 
 namespace {
 
-// Each remaining rank reports in the store. A rank that does not report is gone or hangs.
+// Each remaining rank reports in the store. Returns the ranks that do not report, because these are gone or hang.
 std::vector<int> absent_ranks(c10d::Store& store, Ranks ranks) {
   constexpr int kRollCallMs = 400;
   store.setTimeout(std::chrono::milliseconds(kRollCallMs));

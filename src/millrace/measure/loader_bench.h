@@ -1,4 +1,4 @@
-// `millrace bench loader`: measures the speed of a loader alone, next to a step that uses the cores, or in a run of a recipe.
+// `millrace bench loader` measures the speed of a loader: alone, next to a step that uses the cores, or in a run of a recipe.
 #pragma once
 
 #include <cstdint>

@@ -185,7 +185,7 @@ void report_crash_once(const CaughtSignal& row, const siginfo_t* info, const voi
     if (nobody == self) return;  // this thread crashed again while it reported
     while (true) ::pause();
   }
-  constexpr unsigned kMostSeconds = 60;  // time for the report, because addr2line reads all line numbers of the program
+  constexpr unsigned kMostSeconds = 60;  // seconds that the report may take; addr2line reads all line numbers of the program
   ::signal(SIGALRM, SIG_DFL);
   ::alarm(kMostSeconds);
   report_crash(row, info, context);

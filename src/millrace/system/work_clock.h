@@ -6,8 +6,8 @@
 
 namespace millrace {
 
-// Times pieces of work, each from start() to stop(). Covers only threads that exist at construction, so run the work once
-// before. Use it from one thread.
+// Times pieces of work, each from start() to stop(). Covers only threads that exist at construction, so run the work once before
+// you make the clock. Use it from one thread.
 class WorkClock {
  public:
   // All members are in milliseconds.

@@ -20,9 +20,9 @@ namespace millrace::distributed {
 // which groups its gradients again, ends with the same bits as an uninterrupted run. bf16 and fp16 are added up in fp32 and
 // rounded once.
 //
-// In the first half, each rank receives its slice of all ranks' values and adds them up. In the second half, it sends the sum to
-// all ranks. Both halves together send as many bytes as a ring allreduce. All ranks begin the same sums in the same order, and
-// also the second halves. Collective; throws if a rank is gone.
+// In the first half, each rank receives its slice of all ranks' values and adds them up. In the second half, each rank sends its
+// slice of the sum to all ranks. Both halves together send as many bytes as a ring allreduce. All ranks begin the same sums in
+// the same order, and also the second halves. Collective; throws if a rank is gone.
 //
 // In a group whose waits block a stream instead of the thread (NCCL), all of this happens in the current stream, and finish()
 // makes that stream wait.
