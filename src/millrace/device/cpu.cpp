@@ -58,7 +58,7 @@ void set_threads(int intra_op) {
   if (threads > most_threads()) {
     throw ConfigError({with_commas(threads) + " threads are far more than the " + std::to_string(cpu_info().logical_cores) +
                            (cpu_info().logical_cores == 1 ? " CPU" : " CPUs") +
-                           " this process may use: they would wait for each other",
+                           " that this process may use: the threads would wait for each other",
                        "device.threads", "leave it at auto, or choose " + std::to_string(most_threads()) + " at most"});
   }
   static int made = 0;  // number of threads that each pool already has; up to this number no thread is created

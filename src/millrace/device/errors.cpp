@@ -110,7 +110,7 @@ bool is_device_lost(const std::exception& error) noexcept { return kind_of(error
 Message lost_device(const std::exception& error, std::string where, const std::string& first) {
   where += (where.empty() ? "" : "; ");
   return {"the GPU no longer answers this program: " + first_line(error),
-          where + "a GPU reports an error later than it happens: the faulty operation is in this step or the one before",
+          where + "a GPU reports an error late: the faulty operation is in this step or in the step before",
           first +
               "set CUDA_LAUNCH_BLOCKING=1 in the environment, so that the error comes from the operation itself, or "
               "--device.name=cpu, so that a wrong index gives a clearer error; if both runs succeed, look for Xid in the "

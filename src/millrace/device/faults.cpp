@@ -84,13 +84,14 @@ bool is_one_small_volume(const ConvolutionCall& call) {
 
 constexpr std::array kFaults = {
     Fault{"oneDNN-6035", "uxlfoundation/oneDNN #6035",
-          "weight gradients of 1x1 convolutions with a stride and few channels, channels-last: written beyond their memory",
+          "weight gradients of channels-last 1x1 convolutions with a stride and few channels: written beyond their memory",
           OnednnIsa::avx2, OnednnIsa::amx, kNone, std::nullopt, Pass::weight_gradient, &is_strided_point_of_few_channels,
           Instead::contiguous},
-    Fault{"oneDNN-amx-volumes", "oneDNN 2.7 and later, not reported yet",
-          "16-bit weight gradients of 3-D convolutions whose rows are cut: they are written beyond their memory, are wrong, or "
-          "never end",
-          OnednnIsa::amx, OnednnIsa::amx, kNone, std::nullopt, Pass::weight_gradient, &is_cut_volume, Instead::planes},
+    Fault{
+        "oneDNN-amx-volumes", "oneDNN 2.7 and later, not reported yet",
+        "16-bit weight gradients of 3-D convolutions that oneDNN computes in blocks of rows: written beyond their memory, wrong, "
+        "or never finished",
+        OnednnIsa::amx, OnednnIsa::amx, kNone, std::nullopt, Pass::weight_gradient, &is_cut_volume, Instead::planes},
     Fault{"pytorch-169688", "pytorch/pytorch #169688, #188426",
           "bf16 convolutions with a stride and an innermost output size of 1: wrong values", OnednnIsa::avx512, OnednnIsa::amx,
           kNone, at::kBFloat16, Pass::forward, &ends_in_one_strided_forward, Instead::fp32},

@@ -248,10 +248,11 @@ void Pass::compute() {
     finally([this] { run_again(); }, [&] { kept.put_back(); });
   }
   if (tensors_.size() != saved_ || seen_shapes_ != shapes_) {
-    throw InternalError(
-        {"block " + quoted(name_) + " ran differently the second time: it saved " + std::to_string(saved_) +
-             " tensors for its gradient, then " + std::to_string(tensors_.size()) + ", or tensors of other shapes",
-         "memory.recompute", "a block must depend only on what it captures and on parameters; remove it from memory.recompute"});
+    throw InternalError({"block " + quoted(name_) + " ran differently the second time: it saved " + std::to_string(saved_) +
+                             " tensors for its gradient at first, then " + std::to_string(tensors_.size()) +
+                             ", or tensors of other shapes",
+                         "memory.recompute",
+                         "let the block depend only on what it captures and on parameters, or remove it from memory.recompute"});
   }
   if (changed_) {
     throw InternalError(

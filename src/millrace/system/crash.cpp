@@ -114,7 +114,7 @@ void add_next(CrashReport& report, const CrashSite& site, bool has_line) noexcep
   if (report.out_of_stack) {
     next.add("look there for a function that calls itself without end, or put large arrays into a std::vector");
   } else if (report.in_foreign_code) {
-    next.add("look there for an index out of range, a null pointer, a layer that was never made");
+    next.add("look there for an index out of range, a null pointer, or a layer that was never made");
     if (!site.in_program) next.add("; else ").add(kCrashRemedy);
   } else if (report.in_doing) {
     next.add(kCrashRemedy);
