@@ -142,7 +142,7 @@ at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight, const 
                    input.scalar_type(), layout_of_result(input, weight, fault->instead));
 }
 
-// The gradients of the weight and the bias.
+// Returns the gradients of the weight and the bias.
 Gradients gradients_by_planes(const at::Tensor& grad, const at::Tensor& input, const at::Tensor& weight, const Geometry& how,
                               Mask mask) {
   const kernels::VolumeConvolution volume{.stride = how.stride,
