@@ -303,7 +303,7 @@ struct Crash {
 
 TEST(AuthorMistakes, ACrashNamesThreadCallSampleAndLine) {
   const std::string fault = "crash: a segmentation fault (SIGSEGV) in ", read = "Waves, sample 31";
-  const std::string looked = "next     look there for an index out of range, a null pointer, a layer that was never made";
+  const std::string looked = "next     look there for an index out of range, a null pointer, or a layer that was never made";
   const std::vector<Crash> crashes = {
       {"source_reads_nowhere",
        {},

@@ -296,9 +296,9 @@ TEST_F(Use, ThreadsSpinBrieflyUnlessTheEnvironmentSaysOtherwise) {
                {.folder = root_.path(), .environment = std::move(environment)})
         .out;
   };
-  EXPECT_THAT(plan({}), HasSubstr("they spin briefly and then sleep"));
-  EXPECT_THAT(plan({{"GOMP_SPINCOUNT", "700"}}), HasSubstr("they wait as GOMP_SPINCOUNT=700 says"));
-  EXPECT_THAT(plan({{"OMP_WAIT_POLICY", "active"}}), HasSubstr("they wait as OMP_WAIT_POLICY=active says"));
+  EXPECT_THAT(plan({}), HasSubstr("threads spin briefly and then sleep"));
+  EXPECT_THAT(plan({{"GOMP_SPINCOUNT", "700"}}), HasSubstr("threads wait as GOMP_SPINCOUNT=700 says"));
+  EXPECT_THAT(plan({{"OMP_WAIT_POLICY", "active"}}), HasSubstr("threads wait as OMP_WAIT_POLICY=active says"));
 }
 
 // So does malloc.
@@ -310,10 +310,10 @@ TEST_F(Use, MallocAsksForLargePagesUnlessTheEnvironmentSaysOtherwise) {
     return result.out.substr(at, result.out.find('\n', at) - at);
   };
   EXPECT_THAT(pages({}), testing::Not(HasSubstr("GLIBC_TUNABLES")));
-  if (pages({}).find("malloc asks for them") == std::string::npos)
+  if (pages({}).find("malloc asks for such pages") == std::string::npos)
     GTEST_SKIP() << "the kernel here gives large pages to nobody, or to all";
   EXPECT_THAT(pages({{"GLIBC_TUNABLES", "glibc.malloc.check=0"}}),
-              HasSubstr("glibc.malloc.check=0 does not ask for larger ones"));
+              HasSubstr("glibc.malloc.check=0 does not ask for larger pages"));
 }
 
 // One word lowers our kernels and the libraries below, which read variables of their own; plan and --version say so.

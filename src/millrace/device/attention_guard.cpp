@@ -14,8 +14,8 @@
 namespace millrace::device {
 namespace {
 
-// Each thread asks oneDNN for the product of its block. For blocks of one shape oneDNN returns the same object to all threads.
-// Each call writes the tiles' configuration into that object and then loads it, so the calls race.
+// Each thread asks oneDNN for the matrix product of its own block. If the blocks have the same shape, oneDNN returns the same
+// object to all threads. Each call writes the tiles' configuration into that object and then loads it, so the calls race.
 constexpr Fault kSharedTiles{
     .name = "pytorch-187912",
     .reported = "pytorch/pytorch #187912, uxlfoundation/oneDNN #5393",

@@ -8,8 +8,9 @@
 
 namespace millrace::device {
 
-// Turns autocast on for the calling thread until destruction; nullopt changes nothing. Casts of weights are cached; the outermost
-// scope drops them at its end, before the optimiser changes the weights. Do not hold a scope over backward().
+// Turns autocast on for the calling thread until destruction; nullopt changes nothing. Autocast caches the casts of weights. The
+// outermost scope drops these casts when it ends, before the optimiser changes the weights. Do not hold a scope during
+// backward().
 class Autocast {
  public:
   Autocast(c10::DeviceType device, std::optional<c10::ScalarType> dtype);

@@ -17,7 +17,8 @@ namespace millrace::device {
 
 class RankGroups;  // see device/rank_groups.h
 
-// Implemented by the CUDA plugin (libmillrace_cuda.so); the CPU backend is built in. Thread-safe unless a call says otherwise.
+// Implemented by the CUDA plugin (libmillrace_cuda.so); the CPU backend is built in. Thread-safe unless a function's comment says
+// otherwise.
 class Backend {
  public:
   struct MemoryCounters {
@@ -34,11 +35,11 @@ class Backend {
     std::uint64_t total_bytes = 0;
   };
 
-  // Properties of a device on which other folders base their choices; constant for the life of the backend.
+  // Properties of a device, constant for the life of the backend. Other folders base their choices on them.
   struct Nature {
-    bool in_host_memory = false;        // tensors are in host memory, so a batch is a view of its slot and is not copied
+    bool in_host_memory = false;        // tensors are in host memory, so a batch is a view of the loader's slot, not a copy
     bool has_double_sums = false;       // can add in fp64
-    bool has_fused_optimizers = false;  // LibTorch's _fused_adamw_ and _fused_sgd_
+    bool has_fused_optimizers = false;  // supports LibTorch's _fused_adamw_ and _fused_sgd_
     bool has_float_rate = false;        // the fused optimisers take their learning rate as fp32; otherwise as fp64
     bool has_tf32 = false;              // fp32 products can be computed in TF32
   };
@@ -48,7 +49,7 @@ class Backend {
   [[nodiscard]] virtual std::string device_name(int index) const = 0;
   [[nodiscard]] virtual std::pair<int, int> compute_capability(int index) const = 0;  // {0,0} on the CPU
   [[nodiscard]] virtual bool has_fast_bf16(int index) const = 0;
-  // Reads counters only and does not wait for the device; each call is counted.
+  // Reads only counters and does not wait for the device. memory_queries() counts the calls.
   [[nodiscard]] MemoryCounters memory(int index) const;
   [[nodiscard]] virtual Nature nature(int index) const = 0;
   [[nodiscard]] virtual DriverMemory driver_memory(int index) const = 0;  // asks the driver: do not call it within a step

@@ -25,7 +25,7 @@ struct Rules {
   Below below;
   std::vector<const Fault*> rows;
   std::vector<FoundFault> found;
-  std::map<std::string_view, std::int64_t> times;  // counts for tests, by the fault's name
+  std::map<std::string_view, std::int64_t> times;  // for tests: how often each fault was avoided, by name
   bool counts = false;
 };
 
@@ -65,7 +65,7 @@ ConvolutionCall call_of(const char* operation, const at::Tensor& input, const at
   return call;
 }
 
-// The Fault that stands for all faults that a trial found, which have no row in faults.h.
+// Stands for all faults found by trials, which have no row in faults.h.
 constexpr Fault kFound{.name = "found here",
                        .reported = "by a trial on this machine",
                        .what = "a convolution that is not right in bf16",
@@ -96,7 +96,7 @@ const Fault* fault_of(const ConvolutionCall& call, Pass pass) {
   const bool is_ordinary = is_ordinary_call(call);
   const Fault* fault = is_ordinary ? device::fault_of(rules.rows, call, pass) : nullptr;
   const bool may_be_bf16 =
-      fault == nullptr || fault->instead != Instead::fp32;  // a fault whose workaround keeps bf16 must not hide a found fault
+      fault == nullptr || fault->instead != Instead::fp32;  // faults found by trials matter if the workaround keeps bf16
   if (is_ordinary && may_be_bf16 && was_found(call, pass)) fault = &kFound;
   if (fault != nullptr && rules.counts) ++rules.times[fault->name];
   return fault;
@@ -111,7 +111,7 @@ at::Tensor around(const at::Tensor& tensor, Instead instead) {
   return tensor.to(format, /*non_blocking=*/false, /*copy=*/true, at::MemoryFormat::Contiguous);
 }
 
-// Prepares a weight or bias for the replacement computation. For oneDNN it stays unchanged.
+// Prepares a weight or bias for the replacement computation. For Instead::onednn the parameter stays unchanged.
 at::Tensor parameter_around(const at::Tensor& tensor, Instead instead) {
   return instead == Instead::onednn ? tensor : around(tensor, instead);
 }
@@ -122,7 +122,7 @@ at::MemoryFormat layout_of_result(const at::Tensor& input, const at::Tensor& wei
   return (as_weight ? weight : input).suggest_memory_format();
 }
 
-// Converts a result to the type and layout that the caller expects. Preserve keeps the layout that the result has.
+// Converts a result to the type and layout that the caller expects. With Preserve the result keeps its layout.
 at::Tensor as_before(const at::Tensor& found, at::ScalarType format, at::MemoryFormat layout) {
   if (!found.defined()) return found;
   return (found.is_mkldnn() ? found.to_dense() : found).to(format, /*non_blocking=*/false, /*copy=*/false, layout);
@@ -141,7 +141,7 @@ at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight, const 
                    input.scalar_type(), layout_of_result(input, weight, fault->instead));
 }
 
-// The gradients of the weight and the bias.
+// Returns the gradients of the weight and the bias.
 Gradients gradients_by_planes(const at::Tensor& grad, const at::Tensor& input, const at::Tensor& weight, const Geometry& how,
                               Mask mask) {
   const kernels::VolumeConvolution volume{.stride = how.stride,
@@ -185,8 +185,8 @@ Gradients convolution_backward(const at::Tensor& grad, const at::Tensor& input, 
   return found;
 }
 
-// Registers Millrace's functions for convolutions and their backward pass on CPUs. They replace ATen's functions, and call them,
-// with a workaround if a fault applies.
+// Registers Millrace's functions for convolutions and their backward pass on CPUs in place of ATen's. Millrace's functions call
+// ATen's, with a workaround if a fault applies.
 void stand() {
   static auto* const library = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::CPU, __FILE__, __LINE__);
   library->impl("convolution", TORCH_FN(convolution));

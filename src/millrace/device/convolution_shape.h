@@ -1,4 +1,4 @@
-// The shape of a convolution as stored data: for trials of convolutions, their verdicts and the guard.
+// The shape of a convolution in a form that can be stored. Trials of convolutions and the guard use it.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,8 @@ struct ConvolutionShape {
   bool operator==(const ConvolutionShape&) const = default;
 };
 [[nodiscard]] ConvolutionShape shape_of(const ConvolutionCall& call);
-// True if shape and call are equal except for the number of samples. A run that lacks memory makes its step with fewer samples.
+// True if shape and call are equal except for the number of samples. This number does not matter, because a run that lacks
+// memory makes its step with fewer samples.
 [[nodiscard]] bool is_alike(const ConvolutionShape& shape, const ConvolutionCall& call);
 // Example: "[2, 8, 12, 64, 4] x [16, 8, 3, 3, 3], stride [2, 2, 2], padding [1, 1, 1]".
 [[nodiscard]] std::string to_text(const ConvolutionShape& shape);
@@ -34,6 +35,6 @@ struct FoundFault {
 };
 [[nodiscard]] std::string_view name_of(Pass pass) noexcept;  // "output", "input gradient", "weight gradient"
 [[nodiscard]] Json to_json(const FoundFault& fault);
-[[nodiscard]] FoundFault found_fault_in(const Json& json);  // throws Json's exceptions, std::exception
+[[nodiscard]] FoundFault found_fault_in(const Json& json);  // throws Json's exceptions and std::exception
 
 }  // namespace millrace::device

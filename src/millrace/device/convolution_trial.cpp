@@ -32,8 +32,8 @@ namespace {
 using detail::ConvolutionJob;
 using detail::Unit;
 
-// Milliseconds of wall time without any time on a core. After that the program counts as hung, because its threads wait for
-// each other.
+// If the program uses no core for this many milliseconds of wall time, it counts as hung, because its threads wait for each
+// other.
 constexpr double kStillMs = 60'000;
 constexpr int kMostLate = 3;
 constexpr int kLookEveryMs = 50;
@@ -89,10 +89,10 @@ class Program {
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
-  [[nodiscard]] const std::string& failure() const noexcept { return failure_; }  // why it does not run; "" = it runs
+  [[nodiscard]] const std::string& failure() const noexcept { return failure_; }  // why the program does not run; "" = it runs
 
-  // Returns the program's next line. nullopt: the program has ended, or used more than `limit_ms` on a core since the last line
-  // and was killed. If `goes_on` returns false, also returns nullopt, but the program continues.
+  // Returns the program's next line. nullopt: the program has ended, or was killed because it used more than `limit_ms` of core
+  // time since the last line. If `goes_on` returns false, also returns nullopt, but the program continues.
   [[nodiscard]] std::optional<std::string> next(double limit_ms, const std::function<bool()>& goes_on) {
     const double began = on_core_ms();
     while (goes_on()) {
@@ -197,10 +197,10 @@ bool is_crash(int signal) {
   return std::ranges::find(kCrashes, signal) != kCrashes.end();
 }
 
-// The units that still have no verdict, and the results of the others.
+// The units that still have no verdict, and the results of the units that were tried.
 class Trial {
  public:
-  // `start_ms`: core time that each thread may use before a unit begins.
+  // `start_ms`: limit of core time for each thread until a unit begins.
   Trial(std::span<const ConvolutionShape> shapes, int threads, double start_ms, const TrialGoesOn& goes_on)
       : threads_(threads), start_ms_(start_ms * threads), goes_on_(goes_on) {
     for (const ConvolutionShape& shape : shapes) {
@@ -219,7 +219,7 @@ class Trial {
   }
 
  private:
-  // Runs one process as far as it gets.
+  // Runs one process, which tries the remaining units until it ends or is killed.
   void run_once() {
     Program program({threads_, left_});
     if (!program.failure().empty()) return give_up(program.failure());
@@ -249,7 +249,7 @@ class Trial {
     const Program::End end = program.wait();
     if (done == left_.size()) return left_.clear();
     if (done > 0 && !in_unit && !end.hung && end.signal == 0 &&
-        end.status == 0) {  // the program ended because its memory was damaged, so another process tries the rest
+        end.status == 0) {  // the program ended because its memory was damaged, so another process tries the remaining units
       left_.erase(left_.begin(), behind);
       return;
     }
@@ -264,7 +264,7 @@ class Trial {
 
   void found(std::size_t unit, std::string what) {
     const auto is_known = [&](const FoundFault& fault) {
-      // This fault was already found in the other layout.
+      // True if this fault was already found in the other layout.
       return fault.shape == left_[unit].shape && fault.pass == left_[unit].pass;
     };
     if (std::ranges::none_of(result_.faults, is_known))
@@ -289,10 +289,10 @@ class Trial {
   }
 
   int threads_;
-  double start_ms_;  // no unit begins after this core time of all threads together; the system counts a whole process
+  double start_ms_;  // limit of core time until a unit begins, summed over threads, as the system counts it
   TrialGoesOn goes_on_;
   std::size_t all_ = 0;  // number of units at the beginning
-  int late_ = 0;         // processes that did not reach their next unit
+  int late_ = 0;         // number of processes that did not reach their next unit
   std::vector<Unit> left_;
   std::vector<ConvolutionShape> left_out_;
   ConvolutionTrial result_;

@@ -28,12 +28,12 @@ struct ConvolutionTrial {
 // filling surround inputs and outputs.
 // A pass is faulty if
 // - a value is not finite,
-// - all elements together are off by more than 5 % of their size,
-// - an element is off by more than a quarter of the sum of its own size and the usual size,
+// - the norm of the error is more than 5 % of the result's norm,
+// - an element is off by more than a quarter of the sum of its magnitude and the root mean square of all elements,
 // - the pass writes outside its memory, or the program dies in it, or
 // - the pass takes two seconds more than a hundred times the core time of fp32. Core time does not depend on other programs.
-// A shape is not tried if it does not fit into nine tenths of the free memory. It is not tried either if its fp32 reference
-// takes each thread longer than `start_ms` on a core.
+// A shape is not tried if it does not fit into nine tenths of the free memory, or if its fp32 reference takes each thread longer
+// than `start_ms` on a core.
 // The call first returns the C library's freed memory to the system, and waits for the program, which dies with this process. It
 // calls `goes_on` several times a second with the number of passes done and the number of all passes. After `goes_on` returns
 // false, the remaining shapes stay untried. Throws Stopped (system/stop.h) and the exceptions of `goes_on`.

@@ -10,7 +10,7 @@
 namespace millrace::device {
 
 // A device with its own memory has two queues: work (the operations of the thread) and copies. The queues wait for each other
-// only at a mark. The host waits for them only on request. Belongs to one thread at a time.
+// only at a mark. The host waits for them only on request. Use the object on one thread at a time.
 class Copies {
  public:
   // A position in one of the two queues. Any thread may use a mark.
@@ -35,7 +35,8 @@ class Copies {
   virtual void hold_copies(const Mark& until) = 0;
 };
 
-// The copies of a device; null if its tensors are in host memory, because then no copies are needed.
+// Returns an object for the copies of a device; null if the device's tensors are in host memory, because then no copies are
+// needed.
 [[nodiscard]] std::unique_ptr<Copies> copies_of(c10::Device device);
 
 }  // namespace millrace::device

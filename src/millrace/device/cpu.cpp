@@ -58,15 +58,15 @@ void set_threads(int intra_op) {
   if (threads > most_threads()) {
     throw ConfigError({with_commas(threads) + " threads are far more than the " + std::to_string(cpu_info().logical_cores) +
                            (cpu_info().logical_cores == 1 ? " CPU" : " CPUs") +
-                           " this process may use: they would wait for each other",
+                           " that this process may use: the threads would wait for each other",
                        "device.threads", "leave it at auto, or choose " + std::to_string(most_threads()) + " at most"});
   }
-  static int made = 0;  // number of threads that each pool already has; for up to this many, the system need not create a thread
+  static int made = 0;  // number of threads that each pool already has; up to this number no thread is created
   if (threads <= made) return at::set_num_threads(threads);
   guard_address_space(threads);
-  // Checks here whether threads can be created. Otherwise ATen's second pool, which is as large as OpenMP's, would hang, and
-  // OpenMP would end the process.
-  constexpr int kOthers = 3;  // a reader, the writer and the sampler, which report their own failures
+  // Checks first whether the threads can be created. If they can't, ATen's second pool, which is as large as OpenMP's, would
+  // hang, and OpenMP would end the process.
+  constexpr int kOthers = 3;  // room for a reader, the writer and the sampler; if these threads fail, they report it
   require_threads(2 * (threads - 1) + kOthers);
   at::set_num_threads(threads);
   made = threads;

@@ -113,8 +113,8 @@ Choice detail::choose(const std::string& wish, int local_rank, const Backend* cu
     const bool is_only = cuda->device_count() == 1;
     if (!wish.starts_with("cuda:"))
       next = "start no more ranks on a machine than it has GPUs" +
-             std::string(is_only ? ", or set device.name=cuda:0 if each rank sees a GPU of its own, as by srun --gpus-per-task=1"
-                                 : "");
+             std::string(
+                 is_only ? ", or set device.name=cuda:0 if each rank sees a GPU of its own, as with srun --gpus-per-task=1" : "");
     what = "device.name \"" + wish + "\" needs GPU " + std::to_string(*index) + ", but there " +
            (is_only ? "is 1" : "are " + std::to_string(cuda->device_count()));
   }

@@ -24,7 +24,7 @@ Backend& backend_of(c10::Device device);  // throws DeviceError if the backend i
 
 struct Choice {
   c10::Device device = c10::Device(c10::kCPU);
-  std::string reason;   // one line for the plan
+  std::string reason;   // why this device: one line for the plan
   std::string warning;  // for example: a GPU is present but this LibTorch is CPU-only; "" = no warning
 };
 // Chooses the device for `wish`: "auto", "cpu", "cuda" (this rank's GPU) or "cuda:1". For any other text, throws ConfigError,
@@ -45,13 +45,13 @@ struct Cpu {
 };
 [[nodiscard]] const Cpu& cpu_info();
 
-[[nodiscard]] std::uint64_t peak_resident_bytes();  // peak bytes in memory of this process since its start
+[[nodiscard]] std::uint64_t peak_resident_bytes();  // peak of this process's bytes in memory since its start
 [[nodiscard]] std::uint64_t resident_bytes();
 // Bytes that this process has in memory now. Pages of files do not count, because the system can drop them.
 [[nodiscard]] std::uint64_t private_resident_bytes();
 
-// Switchboard row "keep_memory": glibc's malloc keeps freed memory instead of returning it page by page. Without this, 456,000
-// page faults a step were measured. Call it before the first large allocation.
+// Implements the switch "keep_memory" (train/recipe/switchboard.h): glibc's malloc keeps freed memory instead of returning it
+// page by page. Otherwise 456,000 page faults per step were measured. Call it before the first large allocation.
 void keep_freed_memory() noexcept;
 
 // Creates ATen's and OpenMP's intra-op threads. Call it before any computation, because it also installs the workarounds for

@@ -38,8 +38,8 @@ constexpr std::array<std::int32_t, 18> kLost = {
 };
 
 constexpr std::array<std::string_view, 7> kNoMemory = {
-    "ALLOC_FAILED",       // after CUBLAS_STATUS_, CUDNN_STATUS_, CUFFT_ or CUSOLVER_STATUS_
-    "ALLOCATION_FAILED",  // after CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ or _HOST_
+    "ALLOC_FAILED",       // follows CUBLAS_STATUS_, CUDNN_STATUS_, CUFFT_ or CUSOLVER_STATUS_
+    "ALLOCATION_FAILED",  // follows CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ or _HOST_
     "CUDA error: out of memory",
     "CUDA driver error: out of memory",                      // from the allocator, when it maps a segment that grows
     "unable to find an engine to execute this computation",  // no algorithm for a convolution had room for its workspace
@@ -110,7 +110,7 @@ bool is_device_lost(const std::exception& error) noexcept { return kind_of(error
 Message lost_device(const std::exception& error, std::string where, const std::string& first) {
   where += (where.empty() ? "" : "; ");
   return {"the GPU no longer answers this program: " + first_line(error),
-          where + "a GPU reports an error later than it happens: the faulty operation is in this step or the one before",
+          where + "a GPU reports an error late: the faulty operation is in this step or in the step before",
           first +
               "set CUDA_LAUNCH_BLOCKING=1 in the environment, so that the error comes from the operation itself, or "
               "--device.name=cpu, so that a wrong index gives a clearer error; if both runs succeed, look for Xid in the "

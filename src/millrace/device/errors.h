@@ -1,4 +1,4 @@
-// Classifies an exception: whether less memory would have avoided it, and whether the device still responds.
+// Classifies an exception: says whether using less memory would have avoided it, and whether the device still responds.
 #pragma once
 
 #include <cstdint>

@@ -19,13 +19,15 @@ bool is_volume(const ConvolutionCall& call) { return call.input.size() == 5; }
 // The value for one direction. ATen also accepts one value for all directions.
 std::int64_t in_direction(at::IntArrayRef values, std::size_t i) { return values.size() == 1 ? values[0] : values[i]; }
 
-// fp16 uses bf16's code if the CPU has amx_fp16. On other CPUs with AMX, fp16 is right but slow in both layouts.
+// True if oneDNN may write beyond its buffers for this volume in bf16 or fp16. fp16 uses bf16's code if the CPU has amx_fp16. On
+// other CPUs with AMX, fp16 is right but slow in both layouts.
 bool is_cut_volume(const ConvolutionCall& call) {
   const bool is_narrow = call.format == at::kBFloat16 || call.format == at::kHalf;
   return is_narrow && is_volume(call) && detail::rows_may_overrun(call);
 }
 
-// For a transposed convolution, judges the convolution that it transposes.
+// True if the innermost direction has a stride above 1 and an output of size 1. For a transposed convolution, judges the
+// convolution that it transposes.
 bool ends_in_one_strided(const ConvolutionCall& call) {
   const std::size_t last = call.input.size() - 3;
   const std::int64_t size = call.transposed ? call.input.back() : output_size(call, last);
@@ -46,16 +48,17 @@ bool steps_over_input(const ConvolutionCall& call) {
   return false;
 }
 
-// oneDNN handles a block of channels at a time: 8 channels with AVX2, 16 with later sets.
+// True if a strided pointwise convolution has fewer input channels than oneDNN handles at a time: 8 with AVX2, 16 with later
+// sets.
 bool is_strided_point_of_few_channels(const ConvolutionCall& call) {
   const std::int64_t block = call.isa >= OnednnIsa::avx512 ? 16 : 8;
   const bool is_strided = std::ranges::any_of(call.stride, [](std::int64_t step) { return step > 1; });
   return call.channels_last && is_point(call) && is_strided && call.weight[1] < block;
 }
 
-// For a transposed convolution, judges the convolution that it transposes. The result was wrong with every tried kernel of size
-// 3 and more, with padding, at any stride, in both layouts (2,600 random shapes). The result was never wrong in two directions,
-// or if the kernel is no longer than its axis.
+// True if the kernel is longer than the volume in a direction. For a transposed convolution, judges the convolution that it
+// transposes. With such kernels of size 3 or more and padding, every tried result was wrong, at any stride, in both layouts
+// (2,600 random shapes). No result was wrong for other kernels, or in two directions.
 bool is_kernel_longer_than_volume(const ConvolutionCall& call) {
   if (!is_volume(call)) return false;
   for (std::size_t i = 0; i < 3; ++i) {
@@ -65,9 +68,9 @@ bool is_kernel_longer_than_volume(const ConvolutionCall& call) {
   return false;
 }
 
-// ATen uses oneDNN for calls that it considers large: more than one sample, more than 20,480 elements without the last axis, or
-// kernels above 3. ATen computes other calls in its own loop, which copies each kernel's neighbourhood. Below kWorthwhile
-// multiplications, the reordering for oneDNN costs as much as oneDNN saves.
+// True if ATen computes the call in its own loop, which copies each kernel's neighbourhood, and oneDNN would be faster. ATen
+// uses oneDNN for calls that it considers large: more than one sample, more than 20,480 elements without the last axis, or
+// kernels above 3. Below kWorthwhile multiplications, the reordering for oneDNN costs as much as oneDNN saves.
 bool is_one_small_volume(const ConvolutionCall& call) {
   constexpr std::int64_t kCountsAsLarge = 20480, kWorthwhile = 4'000'000;
   if (!is_volume(call) || call.transposed || call.groups != 1 || call.input[0] != 1 || is_point(call)) return false;
@@ -81,13 +84,14 @@ bool is_one_small_volume(const ConvolutionCall& call) {
 
 constexpr std::array kFaults = {
     Fault{"oneDNN-6035", "uxlfoundation/oneDNN #6035",
-          "weight gradients of 1x1 convolutions with a stride and few channels, channels-last: written beyond their memory",
+          "weight gradients of channels-last 1x1 convolutions with a stride and few channels: written beyond their memory",
           OnednnIsa::avx2, OnednnIsa::amx, kNone, std::nullopt, Pass::weight_gradient, &is_strided_point_of_few_channels,
           Instead::contiguous},
-    Fault{"oneDNN-amx-volumes", "oneDNN 2.7 and later, not reported yet",
-          "16-bit weight gradients of 3-D convolutions whose rows are cut: they are written beyond their memory, are wrong, or "
-          "never end",
-          OnednnIsa::amx, OnednnIsa::amx, kNone, std::nullopt, Pass::weight_gradient, &is_cut_volume, Instead::planes},
+    Fault{
+        "oneDNN-amx-volumes", "oneDNN 2.7 and later, not reported yet",
+        "16-bit weight gradients of 3-D convolutions that oneDNN computes in blocks of rows: written beyond their memory, wrong, "
+        "or never finished",
+        OnednnIsa::amx, OnednnIsa::amx, kNone, std::nullopt, Pass::weight_gradient, &is_cut_volume, Instead::planes},
     Fault{"pytorch-169688", "pytorch/pytorch #169688, #188426",
           "bf16 convolutions with a stride and an innermost output size of 1: wrong values", OnednnIsa::avx512, OnednnIsa::amx,
           kNone, at::kBFloat16, Pass::forward, &ends_in_one_strided_forward, Instead::fp32},

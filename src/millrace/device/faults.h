@@ -28,7 +28,7 @@ struct Below {
   Version onednn = {};
   std::int64_t level2_bytes = 0;  // size of a core's level 2 cache; 0 if the CPU does not report it
 };
-// The CPU's instruction set, lowered by `limit`, the value of ONEDNN_MAX_CPU_ISA ("" = not set).
+// `limit` is the value of ONEDNN_MAX_CPU_ISA ("" = not set). It lowers the CPU's instruction set in the result.
 [[nodiscard]] Below below(const Cpu& cpu, std::string_view limit, std::string_view onednn_text);
 [[nodiscard]] const Below& below();  // the libraries and the CPU of this process
 

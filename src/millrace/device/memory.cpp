@@ -11,8 +11,8 @@ namespace millrace::device {
 
 namespace {
 
-// The number in a line "<key>:   123 kB" of /proc/self/status. getrusage() also reports the peak, but its value survives exec,
-// so a small program would report the peak of the large program that started it.
+// Returns the number in a line "<key>:   123 kB" of /proc/self/status. getrusage() also reports the peak, but its value survives
+// exec, so a small program would report the peak of the large program that started it.
 std::uint64_t status_bytes(const std::string& key) {
   std::ifstream file("/proc/self/status");
   for (std::string line; std::getline(file, line);) {
@@ -37,8 +37,8 @@ std::uint64_t private_resident_bytes() {
 }
 
 void keep_freed_memory() noexcept {
-  // Allocates large blocks from the heap instead of separate mappings, and never returns the heap's end. M_MMAP_THRESHOLD would
-  // do the same, but is limited to 2 GB and, in older glibc, to 32 MB.
+  // Allocates large blocks from the heap instead of separate mappings, and never returns the end of the heap to the system.
+  // M_MMAP_THRESHOLD would do the same, but is limited to 2 GB and, in older glibc, to 32 MB.
   mallopt(M_MMAP_MAX, 0);
   mallopt(M_TRIM_THRESHOLD, -1);
 }

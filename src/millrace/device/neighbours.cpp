@@ -14,9 +14,9 @@
 namespace millrace::device {
 namespace {
 
-constexpr double kLeastWork = 0.1;  // seconds; /proc/stat counts hundredths of a second
+constexpr double kLeastWork = 0.1;  // seconds of work that a result needs, because /proc/stat counts hundredths of a second
 
-// Seconds of the CPUs: used by all programs, and available in total. Stolen time counts as another machine's time.
+// Seconds of the CPUs: used by all programs, and available in total. Time that other virtual machines took counts as used.
 struct CpuSeconds {
   double used = 0, available = 0;
   int cpus = 0;
@@ -95,7 +95,7 @@ std::optional<Neighbours::Taken> Neighbours::between(const std::optional<Counts>
 std::optional<double> Neighbours::take() {
   const std::optional<Counts> counts = now();
   const std::optional<Taken> taken = between(last_, counts);
-  if (taken || !last_ || !counts) last_ = counts;  // if nothing was taken, the next call covers this time too
+  if (taken || !last_ || !counts) last_ = counts;  // if too little was measured, the next call covers this time too
   return taken ? std::optional(taken->share()) : std::nullopt;
 }
 

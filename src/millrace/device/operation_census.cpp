@@ -103,7 +103,7 @@ class Constants {
 
  private:
   struct Made {
-    at::Tensor kept;  // this reference keeps the tensor's memory from being reused meanwhile
+    at::Tensor kept;  // this reference keeps the tensor's memory from being reused during the step
     std::int64_t nanoseconds = 0, longest = 0;
     std::string by;
   };

@@ -1,4 +1,4 @@
-// Counts the operations of one step: their number, their time, and those that make the same tensors in every step.
+// Counts the operations of one step: their number, their time, and the operations that make the same tensors in every step.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace millrace::device {
 
-// Counts operations that the step itself calls, but not operations that these call. Seconds are the calling thread's: on a CPU
-// the time of the operations, on a GPU the time of their launches.
+// Counts operations that the step itself calls, but not operations that other operations call. Seconds are the calling thread's:
+// on a CPU the time of the operations, on a GPU the time of their launches.
 struct OperationCensus {
   std::int64_t operations = 0;
   double seconds = 0;
@@ -41,7 +41,7 @@ class ExpectedReads {
   ExpectedReads& operator=(const ExpectedReads&) = delete;
 };
 
-// Runs `step` in the calling thread and counts the operations that it calls. Costs the step some microseconds an operation.
+// Runs `step` in the calling thread and counts the operations that it calls. Costs the step some microseconds per operation.
 [[nodiscard]] OperationCensus census_of(const std::function<void()>& step);
 
 }  // namespace millrace::device

@@ -9,8 +9,8 @@ namespace millrace::device {
 // installed. Costs about a microsecond per convolution.
 void mark_convolutions() noexcept;
 
-// While this object exists, records the names of all operations that the calling thread runs. The cost is low, so that trials
-// that compare times can use it.
+// While this object exists, records the names of all operations that the calling thread runs. The cost is so low that it does not
+// disturb trials that compare times.
 class OperationMarks {
  public:
   OperationMarks();

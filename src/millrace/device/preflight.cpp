@@ -39,7 +39,7 @@ std::size_t tasks() {
   return count;
 }
 
-// Threads that wait for each other, so that all of them exist at once.
+// Threads that all wait until destruction, so that they exist at the same time.
 class Crowd {
  public:
   Crowd() = default;

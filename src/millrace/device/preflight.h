@@ -15,7 +15,7 @@ namespace millrace::device {
 // counts them. Throws DeviceError, which names the limits, if a thread can't be created.
 void require_threads(int count);
 
-// The address space to reserve for libraries if `ulimit -v` limits it, in bytes.
+// Returns how many bytes of address space to reserve for libraries if `ulimit -v` limits it.
 [[nodiscard]] std::uint64_t library_address_space(int threads) noexcept;
 
 // Checks whether `ulimit -v` leaves enough address space for this many intra-op threads; does nothing without that limit.

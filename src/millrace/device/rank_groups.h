@@ -30,9 +30,9 @@ class RankGroups {
   // The library's name and version, as in "NCCL 2.28.9"; ranks with different versions can't connect.
   [[nodiscard]] virtual std::string library() const = 0;
   [[nodiscard]] virtual std::string identity(int gpu) const = 0;  // identity of a GPU, the same in each process of this machine
-  // Connects the GPUs of all ranks. Collective. Work::wait() of the result makes the current stream wait, not the thread. If a
-  // rank is lost, that stream may wait until the group's abort(), and later results are not valid sums. Throws the libraries'
-  // errors if a rank does not arrive.
+  // Connects the GPUs of all ranks. Collective. Work::wait() of the result's operations makes the current stream wait, not the
+  // thread. If a rank is lost, that stream may wait until the group's abort(), and later results are not valid sums. Throws the
+  // libraries' errors if a rank does not arrive.
   [[nodiscard]] virtual c10::intrusive_ptr<c10d::Backend> connect(const Seat& seat) = 0;
 };
 

@@ -18,11 +18,11 @@
 namespace millrace::device {
 namespace {
 
-constexpr double kWanted = 0.2;  // cores; if other programs use more, they need cores that this process uses
+constexpr double kWanted = 0.2;  // cores; other programs that use this many need cores that this process uses
 constexpr double kAlone = 0.1;
 constexpr int kBusyLooks = 2;
 constexpr int kQuietLooks = 5;
-// Seconds between measurements with two CPUs; Neighbours needs a tenth of a second of work.
+// Seconds between measurements with two CPUs, because Neighbours needs a tenth of a second of work.
 constexpr double kEvery = 0.12;
 constexpr double kMostOfACore = 0.002;  // share of a core that measuring may cost
 
@@ -62,7 +62,7 @@ SharedCores::ShortWaits::~ShortWaits() {
     ends_ = true;
   }
   wake_.notify_all();
-  if (thread_.joinable()) thread_.join();  // the OpenMP threads that thread_ created end with it
+  if (thread_.joinable()) thread_.join();  // this also ends the OpenMP threads that thread_ created
 }
 
 bool SharedCores::WaitRule::after(std::optional<double> cores) {
@@ -74,8 +74,8 @@ bool SharedCores::WaitRule::after(std::optional<double> cores) {
   return is_short_;
 }
 
-// Grows with the square root of the number of CPUs. The kernel counts each CPU's time in hundredths of a second, so the error
-// of other programs' time grows in the same way.
+// The time grows with the square root of the number of CPUs. The kernel counts each CPU's time in hundredths of a second, so the
+// error of other programs' time grows in the same way.
 double seconds_between_looks(int cpus) noexcept { return kEvery * std::sqrt(std::max(1.0, cpus / 2.0)); }
 
 SharedCores::SharedCores() {

@@ -17,7 +17,7 @@
 
 namespace millrace::device {
 
-// The seconds between measurements that are needed to see fractions of a core.
+// Returns how many seconds apart measurements must be to show fractions of a core.
 [[nodiscard]] double seconds_between_looks(int cpus) noexcept;
 
 // While this object exists, a separate thread measures the other programs' use of the cores several times a second. Call
@@ -47,13 +47,13 @@ class SharedCores {
   // uses.
   class WaitRule {
    public:
-    // Call this after a measurement. Returns whether waits should be short. nullopt means that too little work was done to
-    // decide, and changes nothing.
+    // Call this after a measurement. Returns whether waits should be short. If `cores` is nullopt, too little work was done to
+    // decide, and nothing changes.
     [[nodiscard]] bool after(std::optional<double> cores);
 
    private:
     bool is_short_ = false;
-    int busy_ = 0, quiet_ = 0;  // numbers of successive measurements that found other programs, and that did not
+    int busy_ = 0, quiet_ = 0;  // numbers of successive measurements with and without other programs on the cores
   };
 
   SharedCores();

@@ -21,7 +21,7 @@ std::atomic<std::uint64_t> peak{0};
 std::atomic<std::uint64_t> limit{0};
 std::atomic<std::uint64_t> resident_limit{0};
 std::atomic<std::uint64_t> unchecked{0};
-std::atomic<std::uint64_t> unmapped{0};  // bytes of tensors since the last check of the address space
+std::atomic<std::uint64_t> unmapped{0};  // bytes of tensors made since the last check of the address space
 
 void add(std::uint64_t bytes) noexcept {
   const std::uint64_t now = live.fetch_add(bytes, std::memory_order_relaxed) + bytes;
@@ -60,8 +60,8 @@ void check_resident(std::uint64_t bytes) {
                    " of address space (ulimit -v) are in use, and libraries need the rest");
 }
 
-// Calls c10's allocator, but keeps the reserved address space free. Memory that the C library already holds may always be used,
-// so the space is checked before and after the call.
+// Calls c10's allocator, but keeps the reserved address space free. Memory that the C library has already mapped may always be
+// used, so the mapped space is compared before and after the call.
 void* take_memory(std::uint64_t bytes) {
   constexpr std::uint64_t kWorthALook = std::uint64_t{1} << 20U;
   if (kept_address_space() == 0) return c10::alloc_cpu(bytes);

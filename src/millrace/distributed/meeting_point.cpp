@@ -48,7 +48,7 @@ MeetingPoint::MeetingPoint(Address address, bool serves, double wait_s)
 
 MeetingPoint::~MeetingPoint() = default;
 
-// If the announcement does not reach a launcher, either that launcher and its ranks have ended, or its link is broken.
+// Errors are ignored, because a launcher that the announcement does not reach has ended with its ranks, or its link is broken.
 void MeetingPoint::announce(int attempt, const std::string& text) {
   constexpr double kLimit = 1;
   try {

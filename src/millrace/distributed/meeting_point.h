@@ -27,8 +27,8 @@ class MeetingPoint {
   // Returns a text that some machine announced, if the answer has already arrived; never waits. Throws DistributedError if the
   // launcher that holds the store has not answered for ten seconds.
   [[nodiscard]] std::optional<std::string> announced(int attempt);
-  // True if the launcher that holds the store has ended. That launcher may have finished the run earlier than this one. Ranks
-  // that lose the connection to other ranks fail by themselves.
+  // True if the launcher that holds the store has ended. That launcher may have finished the run earlier than this launcher.
+  // Ranks that lose the connection to other ranks fail by themselves.
   [[nodiscard]] bool is_gone() const noexcept { return is_gone_; }
 
  private:

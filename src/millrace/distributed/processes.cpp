@@ -123,7 +123,7 @@ Processes::Processes(Rendezvous rendezvous, ProcessesOptions options)
                             rendezvous_.host + ":" + std::to_string(rendezvous_.port),
                             unreachable ? "on this machine " + rendezvous_.host +
                                               " is a loopback address (see /etc/hosts), which no other machine reaches: give "
-                                              "another address of it with MASTER_ADDR, or --at of millrace launch"
+                                              "another address of this machine with MASTER_ADDR, or --at of millrace launch"
                                         : "look at their output"});
   }
   call([&] { parts_->gloo = parts_->connect("gloo", rendezvous_, options_); });
@@ -190,7 +190,7 @@ void Processes::call(const std::function<void()>& collective) {
 
 namespace {
 
-// Each remaining rank reports in the store. A rank that does not report is gone or hangs.
+// Each remaining rank reports in the store. Returns the ranks that do not report, because these are gone or hang.
 std::vector<int> absent_ranks(c10d::Store& store, Ranks ranks) {
   constexpr int kRollCallMs = 400;
   store.setTimeout(std::chrono::milliseconds(kRollCallMs));
@@ -220,8 +220,8 @@ void Processes::throw_lost_rank(const std::string& reason) {
   throw DistributedError(
       {"rank " + std::to_string(ranks.rank) + " lost " + who + " (" + reason.substr(0, reason.find('\n')) + ")",
        "rank " + std::to_string(ranks.rank) + " of " + std::to_string(ranks.world_size) + " on " + host_name(),
-       "find out why it ended or hangs there: its last lines may give the reason; the same command resumes from the last "
-       "snapshot"});
+       "find out why the lost process ended or hangs: the last lines that it printed may give the reason; the same command "
+       "resumes from the last snapshot"});
 }
 
 std::vector<Json> Processes::gather(Json mine) {

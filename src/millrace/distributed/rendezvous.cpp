@@ -25,8 +25,8 @@ class Variables {
   [[nodiscard]] int number(const char* name) const {
     if (!has(name)) {
       throw DistributedError({"the environment of a process that " + launcher_ + " started has no " + name, name,
-                              "start the ranks with millrace launch, torchrun, srun or mpirun, which set it; to train in one "
-                              "process, unset WORLD_SIZE and the other variables that they set"});
+                              "start the ranks with millrace launch, torchrun, srun or mpirun, which set this variable; to train "
+                              "in one process, unset WORLD_SIZE and the other variables of these launchers"});
     }
     const std::string value = text(name);
     int number = 0;
@@ -38,8 +38,7 @@ class Variables {
   }
   [[nodiscard]] int number_or(const char* name, int otherwise) const { return has(name) ? number(name) : otherwise; }
 
-  // Returns the name of the first of the two variables that is set. If neither variable is set, returns the first name, so that
-  // an error message can name it.
+  // Returns `other` if only that variable is set, else `name`, so that an error message can name a variable in any case.
   [[nodiscard]] const char* first_of(const char* name, const char* other) const {
     return has(name) || !has(other) ? name : other;
   }
@@ -58,8 +57,8 @@ void check(const Rendezvous& rendezvous) {
   if (ranks.rank >= ranks.world_size)
     refuse("rank " + std::to_string(ranks.rank) + " of " + std::to_string(ranks.world_size) + " processes");
   if (ranks.local_world_size < 1 || ranks.local_world_size > ranks.world_size || ranks.local_rank >= ranks.local_world_size)
-    refuse("rank " + std::to_string(ranks.local_rank) + " of " + std::to_string(ranks.local_world_size) +
-           " on this machine, in a run of " + std::to_string(ranks.world_size));
+    refuse("local rank " + std::to_string(ranks.local_rank) + " of " + std::to_string(ranks.local_world_size) +
+           " processes on this machine, in a run of " + std::to_string(ranks.world_size) + " processes");
   constexpr int kLastPort = 65535;  // the system's functions would take a larger number modulo 65536
   if (rendezvous.port < 1 || rendezvous.port > kLastPort)
     throw DistributedError({"the port at which the ranks meet is " + std::to_string(rendezvous.port) +

@@ -176,11 +176,12 @@ Json bench_recipe_loader(RunRequest request, double seconds) {
   std::string verdict = "loader and step share the cores: each alone is faster than both together";
   if (runs >= 0.95 * eats) {
     bound = "step";
-    verdict = "the step limits the run; the loader alone could feed " + significant(feeds / eats, 3) + " times what it consumes";
+    verdict =
+        "the step limits the run; the loader alone could feed " + significant(feeds / eats, 3) + " times what the step consumes";
   } else if (feeds < eats) {
     bound = "loader";
-    verdict =
-        "the loader limits the run; without the cost of reading it would be " + significant(eats / runs, 3) + " times as fast";
+    verdict = "the loader limits the run; without the cost of reading, the run would be " + significant(eats / runs, 3) +
+              " times as fast";
   }
   return {{"recipe", request.entry->name},
           {"loader_samples_per_s", feeds},

@@ -1,4 +1,4 @@
-// `millrace bench loader`: measures the speed of a loader alone, next to a step that uses the cores, or in a run of a recipe.
+// `millrace bench loader` measures the speed of a loader: alone, next to a step that uses the cores, or in a run of a recipe.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace millrace {
 
-// A stand-in for a training step, with which a loader shares its cores: a convolution (8 x 64 x 56 x 56 with 64 x 64 x 3 x 3,
+// A stand-in for a training step that shares the cores with a loader: a convolution (8 x 64 x 56 x 56 with 64 x 64 x 3 x 3,
 // fp32), computed `passes` times on all threads.
 class ConvolutionStep {
  public:
@@ -29,7 +29,8 @@ class ConvolutionStep {
   std::int64_t passes_ = 1;
 };
 
-// Samples per second of `consume` if it gets batches that were read before. This is the speed of a step if reading cost nothing.
+// Samples per second of `consume` if it gets batches that were read before. A step would have this speed if reading cost
+// nothing.
 [[nodiscard]] double replayed_rate(const data::Pipeline& pipeline, data::LoaderOptions options, double seconds,
                                    const std::function<void(data::HostBatch)>& consume);
 

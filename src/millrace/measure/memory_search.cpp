@@ -19,9 +19,9 @@
 namespace millrace {
 namespace {
 
-// Returns the bytes that a batch of `size` would need, extrapolated from `ran`, if they exceed the limit; else 0. A step that
-// needs more than the limit is not tried, because operations allocate scratch memory without a check, and the system would kill
-// the process.
+// Returns the bytes that a batch of `size` would need, extrapolated from `ran`, if this number exceeds the limit; else 0. A step
+// that needs more than the limit is not tried, because operations allocate scratch memory without a check, and the system would
+// kill the process.
 std::uint64_t too_much(const Json& ran, std::int64_t size) {
   if (!ran.is_object() || !ran.contains("resident_bytes")) return 0;
   const auto before = ran["resident_before_bytes"].get<double>();
@@ -77,7 +77,7 @@ Json try_whole_step(const RunRequest& request) {
   if (!device.is_cpu() || limit > 0) return result;
   result["limit_bytes"] = device::resident_memory_limit();
   result["resident_before_bytes"] = before;
-  // Includes memory that was freed but that the allocator keeps, so it is the peak so far.
+  // This number includes freed memory that the allocator keeps, so it is the peak so far.
   result["resident_bytes"] = device::private_resident_bytes();
   return result;
 }
@@ -98,7 +98,7 @@ Json estimate_memory(RunRequest request) {
   const MemoryAccount account =
       run.memory_account(result.at("plain_bytes").get<std::uint64_t>(), run.switches().on("async_snapshot"));
   result["account"] = account.to_json(account.sum());
-  // From the account of memory, because the trial has already freed the gradients.
+  // Taken from the account of memory, because the trial has already freed the gradients.
   result["gradients_bytes"] = account.gradients;
   const std::uint64_t fixed = account.weights + account.gradients + account.optimizer + account.averages;
   result["lighter"] = Json::array();

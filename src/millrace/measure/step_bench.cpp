@@ -209,7 +209,7 @@ StepBench::StepBench(const Entry& entry, const StepBench::Options& options) : im
   if (!impl.switches.on("autocast")) stepper.autocast.reset();
   stepper.offload_bytes = offload_bytes(impl.shared.memory, device, impl.switches);
   impl.stepper = std::make_unique<Stepper>(*impl.recipe, impl.switches, impl.timeline, stepper);
-  impl.use_tf32(std::nullopt);  // because trials of number formats compare with true fp32
+  impl.use_tf32(std::nullopt);  // turned off, because trials of number formats compare with true fp32
   impl.choose_ways(options.precision, device);
   impl.use_tf32(impl.stepper->autocast());
   if (impl.switches.on("recompute")) {

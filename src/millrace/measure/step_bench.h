@@ -22,16 +22,16 @@ class StepBench {
     std::int64_t warmup = 3;
     std::vector<std::string> off;
     Agreement* agreement = nullptr;   // connects ranks that step together; null = one process
-    Json overrides = Json::object();  // values over the shape's config, by dotted key: {"recipe.model_dropout": 0}
+    Json overrides = Json::object();  // values that override the shape's config, by dotted key: {"recipe.model_dropout": 0}
   };
 
   StepBench(const Entry& entry, const Options& options);  // makes the batch on the device, but no step
   ~StepBench();
   double step();  // makes a step, reads its loss and returns the milliseconds
-  // Makes `count` steps and returns the milliseconds of each. On a GPU, steps follow each other without a wait, as in a run: the
-  // GPU records when each step ends, the times are the differences, and the call returns when the last step has ended. Memory
-  // that no tensor needs is released between calls, because other programs may use the same GPU; an extra step, which is not
-  // measured, allocates it again. On a CPU this repeats step().
+  // Makes `count` steps and returns the milliseconds of each. On a GPU, steps follow each other without a wait, as in a run. The
+  // GPU records when each step ends, and the time of a step is the difference of two ends. The call returns when the last step
+  // has ended. Memory that no tensor needs is released between calls, because other programs may use the same GPU. An extra
+  // step, which is not measured, allocates this memory again. On a CPU this repeats step().
   std::vector<double> steps(std::int64_t count);
   // The trace of `count` more steps: see train/watch/trace.h.
   [[nodiscard]] std::string trace(std::int64_t count);

@@ -25,7 +25,7 @@ namespace millrace {
 namespace {
 
 constexpr double kBusyShare = 0.8;       // share of the time in which the device should be busy, according to vendors' guides
-constexpr double kMemoryShare = 0.9;     // share of the memory that is available
+constexpr double kMemoryShare = 0.9;     // share of the available memory above which the check warns
 constexpr double kLookSeconds = 3;       // seconds for which steps are made while the device is observed
 constexpr std::int64_t kMostSteps = 50;  // the most steps that are made in kLookSeconds
 
@@ -71,7 +71,7 @@ class Verification {
   std::int64_t steps_ = 0;
 };
 
-// Makes the choices of a run, by the same trials.
+// Makes the same choices as a run, by the same trials.
 Check Verification::features() {
   setup_.emplace(request_);
   run_.emplace(*setup_, folders_to_look_in());
@@ -165,8 +165,8 @@ Check Verification::first_step() {
   const bool searching = run_->stepper().autocast() == at::kHalf && std::isfinite(step.loss);
   check.level = searching ? Check::Level::warn : Check::Level::fail;
   check.found += searching ? "; the loss scale of fp16 was too high, as it may be at first" : "; the step is not finite";
-  check.next = searching ? "nothing to do: it adapts by itself"
-                         : "try --precision.dtype=fp32, a lower --optim.learning_rate, and look at the input";
+  check.next = searching ? "nothing to do: the loss scale adapts by itself"
+                         : "try --precision.dtype=fp32 or a lower --optim.learning_rate, and look at the input";
   return check;
 }
 
@@ -191,7 +191,7 @@ Check Verification::second_step() {
   check.found += ", not " + first_of(unmoved);
   check.level = moved == 0 ? Check::Level::fail : Check::Level::warn;
   check.next = moved == 0 ? "nothing learns: see optim.learning_rate and optim.warmup_steps"
-                          : "they get no gradient, or an objective that begins later trains them";
+                          : "these tensors get no gradient, or an objective that begins later trains them";
   return check;
 }
 
@@ -207,7 +207,7 @@ Check Verification::memory() {
   if (peak < kMemoryShare * room) return check;
   check.level = Check::Level::warn;
   check.next =
-      "memory.recompute=auto, memory.micro_batches=2 or a smaller data.batch_size; millrace estimate says what each saves";
+      "try memory.recompute=auto, memory.micro_batches=2 or a smaller data.batch_size; millrace estimate says what each saves";
   return check;
 }
 
@@ -242,10 +242,9 @@ Check Verification::device() {
   if (busy > kBusyShare && waiting < 1 - kBusyShare) return check;
   check.level = Check::Level::warn;
   check.found += "; the target is above " + percent(kBusyShare);
-  check.next =
-      waiting > 1 - kBusyShare
-          ? "train for a minute and ask millrace doctor RUN what makes the input slow"
-          : "a larger data.batch_size; millrace tune tries what helps; millrace doctor names other programs that use the cores";
+  check.next = waiting > 1 - kBusyShare ? "train for a minute and ask millrace doctor RUN what makes the input slow"
+                                        : "try a larger data.batch_size; millrace tune tries what helps; millrace doctor names "
+                                          "other programs that use the cores";
   return check;
 }
 
@@ -287,7 +286,7 @@ std::vector<Check> verify_run(RunRequest request, const std::function<void(const
       checks.push_back({.name = named.name,
                         .level = Check::Level::fail,
                         .found = "memory ran out",
-                        .next = "a smaller data.batch_size; millrace max-batch finds the largest that runs"});
+                        .next = "try a smaller data.batch_size; millrace max-batch finds the largest that runs"});
     }
     report(checks.back());
     if (checks.back().level == Check::Level::fail) break;

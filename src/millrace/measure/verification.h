@@ -22,7 +22,7 @@ struct Check {
 
 // Sets the run up as training does, and makes steps on the run's own data. Checks the number format, the device of parameters
 // and batch, all callbacks by a rehearsal, which parameters the steps changed, memory, and the use of the device. `report` gets
-// each check when it is done. The checks end at the first failure, because later checks depend on it. Writes no files.
+// each check when it is done. The checks end at the first failure, because later checks depend on earlier ones. Writes no files.
 std::vector<Check> verify_run(RunRequest request, const std::function<void(const Check&)>& report);
 
 }  // namespace millrace

@@ -49,7 +49,7 @@ bool covers(const std::string& pattern, const std::string& block) {
   return dot != std::string::npos && covers(pattern, block.substr(0, dot));
 }
 
-// The state of the generators for layers that have no keys. restore() brings the state back.
+// The state of LibTorch's generators, for layers that draw without keys. restore() brings the state back.
 class Generators {
  public:
   explicit Generators(c10::Device device) {
@@ -76,7 +76,7 @@ class Generators {
 // is then saved instead, and step_graph.h refuses passes that need the device's generator.
 c10::Device where_kept(c10::Device device, bool is_recorded) { return is_recorded ? c10::Device(c10::kCPU) : device; }
 
-// State that a second pass may change but must restore.
+// State that a second pass may change; put_back() restores it.
 class KeepState {
  public:
   KeepState(const torch::nn::Module& part, c10::Device device) : generators_(device) {
@@ -138,9 +138,9 @@ class Pass {
   void compute();
   void run_again();
 
-  // A tensor that the first pass saved. If the second pass saves the same object, the block has captured it, or it is a
-  // parameter. It must then have the same values. Only tensors with gradients are compared, because the kernels' cache refreshes
-  // its bf16 copies of weights in place, with the same values.
+  // A tensor that the first pass saved. If the second pass saves the same object, the block has captured that tensor, or the
+  // tensor is a parameter. Its values must then be unchanged. Only tensors with gradients are compared, because the kernels'
+  // cache refreshes its bf16 copies of weights in place, with the same values.
   class First {
    public:
     explicit First(const at::Tensor& tensor)
@@ -175,8 +175,8 @@ class Pass {
   std::uint64_t shapes_ = 0;
   std::uint64_t seen_shapes_ = 0;
   bool announced_ = false;
-  std::vector<std::optional<First>> firsts_;  // of each saved tensor; nullopt: without gradient
-  bool changed_ = false;                      // true: the second pass saved a tensor of another version
+  std::vector<std::optional<First>> firsts_;  // one for each saved tensor; nullopt: without gradient
+  bool changed_ = false;                      // true: the second pass saved a tensor that had changed since the first pass
   std::vector<at::Tensor> tensors_;           // tensors of the second pass, each kept until it is taken
 };
 
@@ -248,10 +248,11 @@ void Pass::compute() {
     finally([this] { run_again(); }, [&] { kept.put_back(); });
   }
   if (tensors_.size() != saved_ || seen_shapes_ != shapes_) {
-    throw InternalError(
-        {"block " + quoted(name_) + " ran differently the second time: it saved " + std::to_string(saved_) +
-             " tensors for its gradient, then " + std::to_string(tensors_.size()) + ", or tensors of other shapes",
-         "memory.recompute", "a block must depend only on what it captures and on parameters; remove it from memory.recompute"});
+    throw InternalError({"block " + quoted(name_) + " ran differently the second time: it saved " + std::to_string(saved_) +
+                             " tensors for its gradient at first, then " + std::to_string(tensors_.size()) +
+                             ", or tensors of other shapes",
+                         "memory.recompute",
+                         "let the block depend only on what it captures and on parameters, or remove it from memory.recompute"});
   }
   if (changed_) {
     throw InternalError(

@@ -65,7 +65,7 @@ struct BlockClock::State {
 
 namespace {
 
-thread_local BlockClock::State* watched = nullptr;  // null if this thread's pass is not watched, and inside a block
+thread_local BlockClock::State* watched = nullptr;  // null inside a block, and if this thread's pass is not watched
 
 struct EntersPart final : torch::autograd::FunctionPreHook {
   EntersPart(std::shared_ptr<BlockClock::State> of, std::size_t enters) : state(std::move(of)), part(enters) {}

@@ -68,8 +68,8 @@ class BackwardWatch {
   BlockClock::State* state_;
 };
 
-// Stands for a block in the forward pass that is watched on this thread, inside a BlockScope. Does nothing if no pass is
-// watched, or inside another block.
+// While this object exists, the forward pass that is watched on this thread is inside block `name`. Use it in a BlockScope. Does
+// nothing if no pass is watched, or inside another block.
 class BlockSpan {
  public:
   explicit BlockSpan(std::string_view name);

@@ -107,9 +107,9 @@ class Shelf {
   // The largest number of copies to the host at a time. The next copy makes the device's work wait for the oldest copy, so that
   // the memory of that copy can be reused. The host does not wait.
   static constexpr std::size_t kLeaving = 2;
-  // Items that are copied back before they are needed: at most this many ...
+  // At most this many items, and this many bytes, are copied back before they are needed.
   static constexpr std::size_t kAhead = 2;
-  static constexpr std::size_t kAheadBytes = std::size_t{256} << 20U;  // ... and at most this many bytes.
+  static constexpr std::size_t kAheadBytes = std::size_t{256} << 20U;
 
   void let_go(std::size_t count) {
     if (count == 0) return;

@@ -12,12 +12,12 @@
 
 namespace millrace::memory {
 
-// Plans from two measured steps: one kept everything, the other recomputed every block. The planner predicts the memory of any
-// choice of blocks. The prediction assumes that a block's saved bytes exist from the end of its forward pass to the start of its
-// backward pass. Each segment of the step has its own peak.
+// Plans which blocks to recompute, from two measured steps: one kept everything, the other recomputed every block. The planner
+// predicts the memory of any choice of blocks. The prediction assumes that a block's saved bytes exist from the end of its
+// forward pass to the start of its backward pass. Each segment of the step has its own peak.
 class Planner {
  public:
-  // The costs of a block name, summed over its runs in a step.
+  // The costs of all runs of a block in a step, added up.
   struct BlockCost {
     std::string name;
     std::uint64_t saved_bytes = 0;  // freed between the passes if the block is recomputed
@@ -57,7 +57,7 @@ class Planner {
   StepProfile recomputed_;
   StepProfile plain_;
   bool measured_plain_;
-  std::vector<std::uint64_t> saved_;  // indexed by a block's run
+  std::vector<std::uint64_t> saved_;  // one for each run of a block
   std::vector<BlockCost> costs_;
 };
 

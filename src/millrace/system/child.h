@@ -17,7 +17,8 @@ namespace millrace {
 [[nodiscard]] std::string looked_for_beside(const std::filesystem::path& installed);
 
 // Settings for posix_spawn: default signals, all unblocked, and a separate process group. So an interrupt from the terminal
-// reaches only the training program, which ends the child when it no longer needs the child. The caller adds files.
+// reaches only the training program, which ends the child when it no longer needs the child. The caller adds descriptors to
+// files().
 class SpawnActions {
  public:
   SpawnActions();

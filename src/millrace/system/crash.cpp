@@ -57,7 +57,7 @@ void write_text(int descriptor, const char* text, std::size_t size) noexcept {
 
 using LastWords = std::array<char, 4096>;
 
-// Adds `before` and then what the process does, such as "step 12, backward of loss". Returns false if that is not known.
+// Adds `before` and then what the process does, such as "step 12, backward of loss". Returns false if the activity is not known.
 bool add_doing(HandlerText& text, std::string_view before) noexcept {
   std::array<char, 512> doing{};
   if (describe_doing(doing.data(), doing.size()) == 0) return false;
@@ -114,7 +114,7 @@ void add_next(CrashReport& report, const CrashSite& site, bool has_line) noexcep
   if (report.out_of_stack) {
     next.add("look there for a function that calls itself without end, or put large arrays into a std::vector");
   } else if (report.in_foreign_code) {
-    next.add("look there for an index out of range, a null pointer, a layer that was never made");
+    next.add("look there for an index out of range, a null pointer, or a layer that was never made");
     if (!site.in_program) next.add("; else ").add(kCrashRemedy);
   } else if (report.in_doing) {
     next.add(kCrashRemedy);
@@ -185,7 +185,7 @@ void report_crash_once(const CaughtSignal& row, const siginfo_t* info, const voi
     if (nobody == self) return;  // this thread crashed again while it reported
     while (true) ::pause();
   }
-  constexpr unsigned kMostSeconds = 60;  // time for the report, because addr2line reads all line numbers of the program
+  constexpr unsigned kMostSeconds = 60;  // seconds that the report may take; addr2line reads all line numbers of the program
   ::signal(SIGALRM, SIG_DFL);
   ::alarm(kMostSeconds);
   report_crash(row, info, context);

@@ -25,8 +25,8 @@ class CrashStack {
   void* memory_ = nullptr;  // null: this object does nothing
 };
 // After this call the report is also written as a line {"kind": "crash", "text": ...} to this open file: a run's log.jsonl or,
-// before the run has one, its lock. If there are two such lines, the second says more. For signals that are not crashes the
-// kind is "signal". -1 = stop. The caller still owns the descriptor.
+// before the run has one, its lock. If there are two such lines, the second says more. For signals that are not crashes the kind
+// is "signal". -1 = no file. The caller still owns the descriptor.
 void set_crash_log(int descriptor) noexcept;
 // Writes a line to the file of set_crash_log(), not to stderr. The line says that a signal ends the process, with `text` and
 // what the process was doing. For signal handlers.

@@ -26,7 +26,7 @@ struct Modules {
   std::size_t count = 0;
   std::array<char, 4096> program{};
   std::size_t program_size = 0;
-  posix_spawn_file_actions_t silent{};  // prepared before a crash, because it allocates memory; addr2line is started with it
+  posix_spawn_file_actions_t silent{};  // file actions for addr2line, made before a crash, because this allocates memory
   bool ready = false;
 };
 constinit Modules modules;

@@ -28,13 +28,13 @@ MallocPages malloc_pages() {
 
 MallocPages malloc_pages(const char* tunables, const std::string& kernel) {
   const auto says = [&](std::string_view word) { return kernel.find(word) != std::string::npos; };
-  if (says("[always]")) return {"2 MB", "the kernel uses them for all programs"};
+  if (says("[always]")) return {"2 MB", "the kernel uses such pages for all programs"};
   if (!says("[madvise]")) return {"4 kB", "the kernel has larger pages turned off"};
   const std::string asked = tunables == nullptr ? "" : tunables;
-  if (std::string(kName) + asked == kMallocPages) return {"2 MB", "malloc asks for them: fewer addresses to look up"};
+  if (std::string(kName) + asked == kMallocPages) return {"2 MB", "malloc asks for such pages: fewer addresses to look up"};
   if (asked.find("glibc.malloc.hugetlb=") != std::string::npos) return {"as asked", "GLIBC_TUNABLES=" + asked + " sets it"};
-  return {"4 kB", asked.empty() ? "GLIBC_TUNABLES does not ask for larger ones"
-                                : "GLIBC_TUNABLES=" + asked + " does not ask for larger ones"};
+  return {"4 kB", asked.empty() ? "GLIBC_TUNABLES does not ask for larger pages"
+                                : "GLIBC_TUNABLES=" + asked + " does not ask for larger pages"};
 }
 
 }  // namespace millrace

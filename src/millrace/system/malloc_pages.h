@@ -18,7 +18,7 @@ inline constexpr const char* kMallocPages = "GLIBC_TUNABLES=glibc.malloc.hugetlb
 // (/sys/kernel/mm/transparent_hugepage/enabled).
 struct MallocPages {
   std::string size;    // for example "2 MB" or "4 kB"
-  std::string reason;  // for example "malloc asks for them: fewer addresses to look up"
+  std::string reason;  // for example "malloc asks for such pages: fewer addresses to look up"
 };
 [[nodiscard]] MallocPages malloc_pages();
 // `tunables`: value of GLIBC_TUNABLES, null = not set

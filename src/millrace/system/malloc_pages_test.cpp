@@ -23,7 +23,7 @@ TEST(MallocPages, SaysWhatIsGotAndWhy) {
   EXPECT_EQ(malloc_pages("glibc.malloc.hugetlb=1", asks).size, "2 MB");
   EXPECT_EQ(malloc_pages("glibc.malloc.hugetlb=0", asks).size, "as asked");
   EXPECT_EQ(malloc_pages(nullptr, asks).size, "4 kB");
-  EXPECT_THAT(malloc_pages("glibc.malloc.check=1", asks).reason, HasSubstr("glibc.malloc.check=1 does not ask for larger ones"));
+  EXPECT_THAT(malloc_pages("glibc.malloc.check=1", asks).reason, HasSubstr("glibc.malloc.check=1 does not ask for larger pages"));
   EXPECT_EQ(malloc_pages(nullptr, "[always] madvise never").size, "2 MB");
   EXPECT_EQ(malloc_pages("glibc.malloc.hugetlb=1", "always madvise [never]").size, "4 kB");
   EXPECT_EQ(malloc_pages("glibc.malloc.hugetlb=1", "").size, "4 kB");

@@ -27,10 +27,10 @@ std::string openmp_waits() {
   const char* const count = std::getenv("GOMP_SPINCOUNT");  // GOMP_SPINCOUNT takes precedence over OMP_WAIT_POLICY
   const char* const policy = std::getenv("OMP_WAIT_POLICY");
   if (count != nullptr && "GOMP_SPINCOUNT=" + std::string(count) == kOpenmpWaits)
-    return "they spin briefly and then sleep; they sleep at once while other programs want the cores";
-  if (count != nullptr) return "they wait as GOMP_SPINCOUNT=" + std::string(count) + " says";
-  if (policy == nullptr) return "they spin while they wait: GOMP_SPINCOUNT is not set";
-  return "they wait as OMP_WAIT_POLICY=" + std::string(policy) + " says";
+    return "threads spin briefly and then sleep; they sleep at once while other programs want the cores";
+  if (count != nullptr) return "threads wait as GOMP_SPINCOUNT=" + std::string(count) + " says";
+  if (policy == nullptr) return "threads spin while they wait: GOMP_SPINCOUNT is not set";
+  return "threads wait as OMP_WAIT_POLICY=" + std::string(policy) + " says";
 }
 
 std::string other_threads_asked(int threads) {

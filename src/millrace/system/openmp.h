@@ -19,7 +19,7 @@ namespace millrace {
 inline constexpr const char* kOpenmpWaits = "GOMP_SPINCOUNT=20000";
 // Returns true if this process's environment lets Millrace choose how OpenMP's threads wait.
 [[nodiscard]] bool are_openmp_waits_ours();
-// Returns a sentence for plans on how this process's threads wait: "they spin briefly and then sleep; they sleep at once while
+// Returns a sentence for plans on how this process's threads wait: "threads spin briefly and then sleep; they sleep at once while
 // other programs want the cores", or the environment variable that decides otherwise.
 [[nodiscard]] std::string openmp_waits();
 // Returns "OMP_NUM_THREADS=1" if that variable, or MKL_NUM_THREADS, differs from `threads`; "" otherwise. Also returns "" if a

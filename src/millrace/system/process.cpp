@@ -20,7 +20,7 @@ void prepare_process() {
   // open() returns the lowest free number, so the numbers are opened in ascending order.
   for (int number = STDIN_FILENO; number <= STDERR_FILENO; ++number) {
     if (::fcntl(number, F_GETFD) != -1) continue;
-    ::open("/dev/null", number == STDIN_FILENO ? O_WRONLY : O_RDONLY);  // in the wrong mode, so that use still fails
+    ::open("/dev/null", number == STDIN_FILENO ? O_WRONLY : O_RDONLY);  // in the wrong mode: reads and writes still fail
   }
   struct sigaction ignore {};
   ignore.sa_handler = SIG_IGN;

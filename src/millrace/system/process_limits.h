@@ -18,7 +18,7 @@ namespace millrace {
 [[nodiscard]] std::optional<std::uint64_t> address_space_left() noexcept;
 
 // Reserves this much of a limited address space for libraries below LibTorch, which crash when address space runs out. may_map()
-// then refuses Millrace's own large allocations in time. 0, the initial value, reserves nothing. Any thread.
+// then refuses Millrace's own large allocations in time. 0, the initial value, reserves nothing. Any thread may call it.
 void keep_address_space(std::uint64_t bytes) noexcept;
 [[nodiscard]] std::uint64_t kept_address_space() noexcept;
 // Returns true if `bytes` more can be mapped without the reserved space. Always returns true if address space is not limited, or

@@ -71,7 +71,7 @@ void write_words(const char* text) noexcept { (void)!::write(words_go_to.load(),
 extern "C" void on_alarm(int) {
   const int number = pending.load();
   if (number == 0 || !is_before_first_step.load()) return;
-  if (on_terminal.load()) write_words("\n");  // the line may be incomplete, because it is redrawn
+  if (on_terminal.load()) write_words("\n");  // ends the progress line, which may be on the screen
   write_words(kStoppedBy);
   write_words(signal_name(number));
   write_words(kBeforeFirstStep);
@@ -82,8 +82,8 @@ extern "C" void on_alarm(int) {
   ::_exit(exit_code_for(number));
 }
 
-// Returns true for the second signal of a pair: one comes from the launcher, the other from the process that signalled both the
-// launcher and its ranks.
+// Returns true if this signal is the second of a pair: the launcher sent one signal, and the process that signalled both the
+// launcher and its ranks sent the other.
 bool is_echo(int process) noexcept {
   const int parent = ::getppid();
   return (process == parent) != (sender.load() == parent) && !had_echo.exchange(true);
@@ -115,11 +115,11 @@ void install_signal_handlers() {
   for (const StopSignal& row : kCaught) {
     struct sigaction before {};
     const bool is_ignored = ::sigaction(row.number, nullptr, &before) == 0 && before.sa_handler == SIG_IGN;
-    // Leaves a signal ignored that nohup or a shell's trap '' INT made the process ignore.
+    // A signal that the process already ignores stays ignored: nohup, or a shell's trap '' INT, made the process ignore it.
     if (!is_ignored) ::sigaction(row.number, &action, nullptr);
   }
   struct sigaction ignore {};
-  ignore.sa_handler = SIG_IGN;  // then a write to a closed pipe fails with an error, which can be reported
+  ignore.sa_handler = SIG_IGN;  // a write to a closed pipe then fails with an error, which can be reported
   ::sigaction(SIGPIPE, &ignore, nullptr);
 }
 

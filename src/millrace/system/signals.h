@@ -26,9 +26,10 @@ void install_signal_handlers();
 [[nodiscard]] std::string stopped_text(int signal);
 
 // The time before the first step. While this object exists, and until first_step_is_made(), stop_if_signalled() obeys the first
-// signal in the thread that made the object. If that thread does not call it within `patience_s`, the process ends at once with
-// exit_code_for() the signal. It then writes stopped_text() to `descriptor` (-1 = not at all) and a line to the run's log. So
-// files must always be in a state that a killed process may leave. Only one object may exist at a time. It uses SIGALRM.
+// signal in the thread that made the object. If that thread does not call it within `patience_s`, the process writes
+// stopped_text() to `descriptor` (-1 = not at all) and a line to the run's log, and ends at once with the signal's
+// exit_code_for(). So files must always be in a state that a killed process may leave. Only one object may exist at a time. It
+// uses SIGALRM.
 class BeforeFirstStep {
  public:
   explicit BeforeFirstStep(int descriptor, unsigned patience_s = 3);

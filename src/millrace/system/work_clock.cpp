@@ -18,8 +18,8 @@ constexpr double kLongerBy = 1.05;
 constexpr double kLongerByMs = 0.05;
 
 // Returns the nanoseconds that a thread was on a core. The clock's number is computed from the thread's id, as in the kernel's
-// include/linux/posix-timers_types.h. No call returns the number for threads that this process did not create itself, such as
-// OpenMP's.
+// include/linux/posix-timers_types.h, because no call returns the number for threads that this process did not create itself,
+// such as OpenMP's.
 std::int64_t on_core_ns(int thread) noexcept {
   constexpr unsigned kPerThread = 4;
   constexpr unsigned kScheduler = 2;

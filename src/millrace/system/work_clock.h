@@ -1,4 +1,4 @@
-// Times work on a machine that other programs may use at the same time. Linux.
+// Times work on a machine that other programs may use at the same time. For Linux only.
 #pragma once
 
 #include <cstdint>
@@ -6,8 +6,8 @@
 
 namespace millrace {
 
-// Times pieces of work, each from start() to stop(). Covers only threads that exist at construction, so run the work once
-// before. Use it from one thread.
+// Times pieces of work, each from start() to stop(). Covers only threads that exist at construction, so run the work once before
+// you make the clock. Use it from one thread.
 class WorkClock {
  public:
   // All members are in milliseconds.

@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::size_t kMostPending = std::size_t{64} << 10U;
 
-// Protocol buffers, as far as events need them (wire types: 0 varint, 1 eight bytes, 2 length and bytes, 5 four bytes).
+// Encodes protocol buffers, as far as events need them (wire types: 0 varint, 1 eight bytes, 2 length and bytes, 5 four bytes).
 class Encoder {
  public:
   void varint(int field, std::uint64_t value) {

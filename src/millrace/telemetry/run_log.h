@@ -40,7 +40,8 @@ class EventWriter {
  public:
   EventWriter(Fs& fs, const std::filesystem::path& folder, std::function<void(const std::string&)> warn);
   ~EventWriter();
-  // Marks a resumed run whose first repeated step is `step`: readers drop events from that step on in older files of the folder.
+  // Marks a resumed run whose first repeated step is `step`. Readers then drop the events of the folder's older files from that
+  // step on.
   void goes_on_at(std::int64_t step);
   void scalar(std::string_view tag, std::int64_t step, double value);
   void text(std::string_view tag, std::int64_t step, std::string_view value);

@@ -5,8 +5,8 @@
 
 namespace millrace::telemetry {
 
-// Called in the thread of the spans. Ends come in the reverse order of begins; the first ends may belong to spans that began
-// before the watch.
+// The spans' thread calls these functions. Ends come in the reverse order of begins; the first ends may belong to spans that
+// began before the watch.
 class SpanWatch {
  public:
   virtual ~SpanWatch() = default;
@@ -14,8 +14,8 @@ class SpanWatch {
   virtual void ends() noexcept = 0;
 };
 
-// After this call `watch` observes the calling thread's spans; it must outlive them. With null no observer is set, and a span
-// costs two pointer checks.
+// After this call `watch` observes the calling thread's spans; `watch` must outlive these spans. Null removes the observer;
+// without one a span costs two pointer checks.
 void watch_spans(SpanWatch* watch) noexcept;
 
 }  // namespace millrace::telemetry

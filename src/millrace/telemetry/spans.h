@@ -74,7 +74,7 @@ class Timeline {
     std::array<double, kPhases> seconds{};    // seconds of each account; they sum to `wall`
     [[nodiscard]] double of(Phase phase) const noexcept { return seconds[static_cast<std::size_t>(phase)]; }
     [[nodiscard]] double loop() const noexcept { return wall - of(Phase::startup) - of(Phase::trials); }
-    [[nodiscard]] double share(Phase phase) const noexcept;  // share of loop(); 0 for phases before the loop
+    [[nodiscard]] double share(Phase phase) const noexcept;  // the phase's share of loop(); 0 for phases before the loop
   };
   [[nodiscard]] Summary window() const;  // what has happened since the last reset_window()
   void reset_window();

@@ -34,11 +34,12 @@ namespace {
 using detail::ConvolutionJob;
 using detail::Unit;
 
-constexpr double kTolerance = 0.05;  // limit for all elements together; bf16 itself is off by 0.004, emulated bf16 by 0.012
-// Limit for the error of an element, relative to its size plus the usual size. bf16 is off by 0.004, emulated bf16 by 0.06.
+constexpr double kTolerance = 0.05;  // limit for norm(error) / norm(result), which is 0.004 for bf16 and 0.012 for emulated bf16
+// Limit for the error of an element, relative to the sum of its magnitude and the root mean square of all elements. bf16 is off
+// by 0.004, emulated bf16 by 0.06.
 constexpr double kElementTolerance = 0.25;
-// Time for the tries of a pass, because a fault may not show at the first try. The tries fill memory with different junk: NaN,
-// large numbers, zeros.
+// A pass is tried several times within this time, because a fault may not show at the first try. The tries fill memory with
+// different junk: NaN, large numbers, zeros.
 constexpr double kTriesMs = 100;
 struct Amid {
   unsigned char junk;
@@ -133,7 +134,7 @@ class Reference {
     return at::convolution(input, weight, bias, shape_.stride, shape_.padding, shape_.dilation, shape_.transposed,
                            shape_.output_padding, shape_.groups);
   }
-  // The gradient of the input, or the gradients of weight and bias.
+  // Returns the gradient of the input, or the gradients of weight and bias.
   [[nodiscard]] std::vector<at::Tensor> backward(Pass pass, const at::Tensor& direction, const at::Tensor& input,
                                                  const at::Tensor& weight) const {
     const bool of_input = pass == Pass::input_gradient;

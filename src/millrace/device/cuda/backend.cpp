@@ -26,17 +26,17 @@ namespace millrace::device {
 
 namespace {
 
-// Lets the allocator's segments grow. Otherwise batches of other sizes (an epoch's last, a validation's, smaller ones after
-// out-of-memory) would leave unusable holes. Call it before the first allocation. The allocator's environment variable takes
-// precedence.
+// Lets the allocator's segments grow. Otherwise batches of other sizes would leave unusable holes: an epoch's last batch, the
+// batches of a validation, and smaller batches after an out-of-memory error. Call it before the first allocation. The
+// allocator's environment variable takes precedence.
 void let_segments_grow() {
   if (std::getenv("PYTORCH_ALLOC_CONF") != nullptr || std::getenv("PYTORCH_CUDA_ALLOC_CONF") != nullptr) return;
   c10::CachingAllocator::setAllocatorSettings("expandable_segments:True");
 }
 
-// True if the allocator's segments can grow. They can't on a vGPU that may not map memory into addresses that are reserved
-// before. They can't in WSL either: the driver refuses the kind of memory that LibTorch asks for (pytorch/pytorch#192330), and
-// the first tensor would end the run.
+// True if the allocator's segments can grow. They can't on a vGPU that is not allowed to map memory into reserved addresses.
+// They can't in WSL either: the driver refuses the kind of memory that LibTorch asks for (pytorch/pytorch#192330), and the first
+// tensor would end the run.
 bool segments_can_grow(int devices) {
   if (::access("/dev/dxg", F_OK) == 0) return false;  // WSL
   void* const driver = ::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
@@ -98,7 +98,7 @@ class CudaBackend final : public Backend {
 
   void synchronize(int index) override {
     const c10::cuda::CUDAGuard guard(as_index(index));
-    C10_CUDA_CHECK(cudaDeviceSynchronize());  // device/errors.h classifies its error
+    C10_CUDA_CHECK(cudaDeviceSynchronize());  // device/errors.h classifies this call's error
   }
 
   void pin(std::byte* memory, std::size_t bytes) override {

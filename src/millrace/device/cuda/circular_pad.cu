@@ -17,7 +17,7 @@ using kernels::detail::times_shown;
 
 constexpr unsigned kThreads = 256;
 
-// E is the type that a thread moves at once: an element, or a piece of neighbours.
+// E is the type that a thread moves at once: an element, or several neighbouring elements.
 template <class X, class E>
 __global__ void __launch_bounds__(kThreads) pad(PaddedVolume v, const X* in, X* out, std::uint32_t count) {
   const std::uint32_t i = blockIdx.x * kThreads + threadIdx.x;

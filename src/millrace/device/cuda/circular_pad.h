@@ -7,7 +7,7 @@
 
 namespace millrace::device {
 
-// Writes the padded volume. Backward: writes the gradient of the plain volume.
+// Writes the padded volume or, in the backward pass, the gradient of the unpadded volume.
 [[nodiscard]] cudaError_t launch_circular_pad(const kernels::CircularPad& args, cudaStream_t stream);
 
 }  // namespace millrace::device

@@ -15,7 +15,7 @@ using kernels::detail::RmsLane;
 constexpr int kThreads = 256;
 constexpr std::int64_t kMostBlocks = std::int64_t{1} << 20;  // if there are more elements, threads loop
 
-// Each row has a warp.
+// One warp per row.
 template <class X, class Y>
 __global__ void __launch_bounds__(kThreads, 2) rms_rows(DeviceRms a) {
   const std::int64_t row = std::int64_t{blockIdx.x} * (kThreads / 32) + threadIdx.x / 32;

@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(kThreads) elementwise(Of of, std::int64_t coun
 template <class Of>
 cudaError_t launch(const Of& of, std::int64_t count, const RecordedSite* recorded, cudaStream_t stream) {
   if (count == 0) return cudaSuccess;
-  // The first element may lie inside a group, so one more group may have elements.
+  // The first element may lie inside a group, so the elements may extend over one more group.
   const std::int64_t lanes = kernels::detail::kLanesOfGroup * ((count - 1) / kernels::kDropoutGroup + 2);
   const auto blocks = static_cast<unsigned>(std::min((lanes + kThreads - 1) / kThreads, kMostBlocks));
   elementwise<<<blocks, kThreads, 0, stream>>>(of, count, recorded);

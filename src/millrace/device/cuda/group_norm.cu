@@ -20,8 +20,8 @@ using kernels::detail::result_of;
 
 constexpr int kThreads = 256;
 
-// For contiguous tensors. Each channel and split has a block. E is the type that a thread reads at once: an element, or a piece
-// of neighbours.
+// For contiguous tensors. One block per channel and split. E is the type that a thread reads at once: an element, or several
+// neighbouring elements.
 template <class X, class E>
 __global__ void __launch_bounds__(kThreads) sum_planes(DeviceGroupNorm a) {
   constexpr int kElements = sizeof(E) / sizeof(X);
@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(kThreads) sum_planes(DeviceGroupNorm a) {
   a.partial(sample, split, static_cast<int>(threadIdx.x))[channel] = total;
 }
 
-// For channels-last tensors. Each sample and split has a block. A thread adds up kElements neighbouring channels in some of the
+// For channels-last tensors. One block per sample and split. A thread adds up kElements neighbouring channels in some of the
 // positions.
 template <class X, class E>
 __global__ void __launch_bounds__(kThreads) sum_pixels(DeviceGroupNorm a) {
@@ -96,7 +96,7 @@ __device__ float over_splits(const DeviceGroupNorm& a, std::int64_t sample, std:
   return over_warp(total);
 }
 
-// Each group of a sample has a warp.
+// One warp per group of a sample.
 template <class X>
 __global__ void __launch_bounds__(32) settle(DeviceGroupNorm a) {
   const int lane = static_cast<int>(threadIdx.x);

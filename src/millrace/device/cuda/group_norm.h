@@ -7,8 +7,8 @@
 
 namespace millrace::device {
 
-// Makes three launches: sums over positions, numbers of each channel, the result. If there is a gradient, computes the backward
-// pass.
+// Launches three kernels: for the sums over positions, the ChannelNumbers of each channel, and the result. If args.gradient is
+// not null, computes the backward pass.
 [[nodiscard]] cudaError_t launch_group_norm(const kernels::DeviceGroupNorm& args, cudaStream_t stream);
 
 }  // namespace millrace::device

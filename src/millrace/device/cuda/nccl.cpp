@@ -29,8 +29,8 @@ class NcclGroups final : public RankGroups {
   }
 
   [[nodiscard]] c10::intrusive_ptr<c10d::Backend> connect(const RankGroups::Seat& seat) override {
-    // Without this setting c10d's watchdog ends the process of a rank that has only lost another rank, as if it had failed
-    // itself. The ranks notice the loss by their messages over Gloo. A time-out still ends waits on the GPU.
+    // Without this setting c10d's watchdog ends the process of a healthy rank when another rank is lost. The ranks notice the
+    // loss by their messages over Gloo. A time-out still ends waits on the GPU.
     ::setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "2", /*overwrite=*/0);
     const auto index = static_cast<c10::DeviceIndex>(seat.gpu);
     const c10::Device device(c10::kCUDA, index);

@@ -17,7 +17,7 @@ using kernels::detail::RecordedSite;
 
 constexpr int kWarps = 4;  // warps of a block; each handles one row at a time
 
-// The dropout of a row. In a recorded step key and first number come from the device's memory.
+// Returns the dropout of a row. In a recorded step its key and first number come from the device's memory.
 __device__ Keep keep_of(const Keep& given, const RecordedSite* recorded, std::int64_t row, std::int64_t width) {
   Keep keep = given;
   if (recorded != nullptr) keep = {recorded->key, recorded->first, given.threshold, given.scale};
@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(32 * kWarps) norm_forward(NormForward args, st
 template <class R, class Y, int kGroups>
 __global__ void __launch_bounds__(32 * kWarps)
     norm_backward(NormBackward args, std::int64_t rows, const RecordedSite* recorded, float* partial) {
-  extern __shared__ float shared[];  // (2, width)
+  extern __shared__ float shared[];  // of shape (2, width)
   const std::int64_t width = args.width;
   const int lane = static_cast<int>(threadIdx.x % 32);
   float weight_gradient[8 * kGroups] = {}, bias_gradient[8 * kGroups] = {};

@@ -9,8 +9,8 @@
 
 namespace millrace::device {
 
-// For widths that are multiples of 128 and at most 1,024. `recorded`: key and first number of the site in the device's memory;
-// null: those of args.keep are used.
+// For widths that are multiples of 128 and at most 1,024. `recorded`: the dropout's key and first number, in the device's
+// memory; null: args.keep has them.
 [[nodiscard]] cudaError_t launch_norm_forward(const kernels::detail::NormForward& args, std::int64_t rows,
                                               const kernels::detail::RecordedSite* recorded, cudaStream_t stream);
 // `partial` (2, blocks, width): each block's summand of the gradients of weight and bias. The kernel writes all of it.

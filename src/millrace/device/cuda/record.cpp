@@ -87,8 +87,8 @@ class CudaRecording final : public Recording {
  public:
   CudaRecording(c10::DeviceIndex index, Pool pool, std::unique_ptr<Graph> graph)
       : index_(index), pool_(std::move(pool)), graph_(std::move(graph)) {}
-  // Waits for the last replay. LibTorch may give the memory of a graph that is gone back to the driver; if segments grow, it
-  // first waits only for the stream of the recording, on which no replay runs.
+  // Waits for the last replay. LibTorch may return a destroyed graph's memory to the driver. If segments grow, LibTorch first
+  // waits only for the recording's stream, on which no replay runs.
   ~CudaRecording() override {
     try {
       const c10::cuda::CUDAGuard guard(index_);

@@ -14,7 +14,7 @@ using kernels::detail::RmsNorm;
 
 constexpr int kThreads = 256;
 
-// For contiguous tensors. Each position has a thread; neighbouring threads read neighbouring elements of a channel.
+// For contiguous tensors. One thread per position; neighbouring threads read neighbouring elements of a channel.
 template <class X>
 __global__ void __launch_bounds__(kThreads, 2) planes(RmsNorm a) {
   const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
@@ -35,8 +35,8 @@ __global__ void __launch_bounds__(kThreads, 2) planes(RmsNorm a) {
   }
 }
 
-// For channels-last tensors. Each position has a warp. E is the type that a lane reads at once: an element, or a piece of
-// neighbours.
+// For channels-last tensors. One warp per position. E is the type that a lane reads at once: an element, or several neighbouring
+// elements.
 template <class X, class E>
 __global__ void __launch_bounds__(kThreads, 2) pixels(RmsNorm a) {
   constexpr int kElements = sizeof(E) / sizeof(X);

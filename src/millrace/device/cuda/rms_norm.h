@@ -7,7 +7,7 @@
 
 namespace millrace::device {
 
-// Writes the result and args.rates. If there is a gradient, computes the backward pass, which reads args.rates.
+// Writes the result and args.rates. If args has a gradient, computes the backward pass, which reads args.rates.
 [[nodiscard]] cudaError_t launch_rms_norm(const kernels::detail::RmsNorm& args, cudaStream_t stream);
 
 }  // namespace millrace::device

@@ -11,8 +11,8 @@ using kernels::detail::SoftPool;
 
 constexpr unsigned kThreads = 256;
 
-// Each element of the result has a thread. Neighbouring threads read neighbouring elements, and elements that several threads
-// read come from the cache.
+// One thread per element of the result. Neighbouring threads read neighbouring elements, and elements that several threads read
+// come from the cache.
 template <class X>
 __global__ void __launch_bounds__(kThreads) soft_pool(SoftPool a, std::uint32_t count) {
   const std::uint32_t i = blockIdx.x * kThreads + threadIdx.x;

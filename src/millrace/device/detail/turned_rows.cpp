@@ -7,17 +7,17 @@ namespace millrace::device::detail {
 namespace {
 
 constexpr std::int64_t kBlock = 16;         // channels in a buffer
-constexpr std::int64_t kElementBytes = 64;  // bytes at one position: a block's channels in bf16, as they are and transposed
+constexpr std::int64_t kElementBytes = 64;  // bytes at one position: a block in bf16, once as it is and once transposed
 constexpr std::int64_t kTile = 32;          // columns of a tile
-// The level 2 cache sizes for a CPU that does not report one: the size that oneDNN then assumes, and the actual size of each
-// CPU with AMX.
+// The level 2 cache sizes to assume for a CPU that does not report its size: the size that oneDNN then assumes, and the actual
+// size of every CPU with AMX.
 constexpr std::array<std::int64_t, 2> kWhereUnknown = {std::int64_t{512} << 10U, std::int64_t{2} << 20U};
 
 std::int64_t up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 std::int64_t rounded_up(std::int64_t a, std::int64_t b) { return up(a, b) * b; }
 
-// The number of columns of a transposed row. The number may be slightly more than `columns`, if that gives fewer pieces to
-// multiply, each an even part of a tile.
+// Returns the number of columns of a transposed row: `columns`, rounded up to an even number, or slightly more if the row then
+// needs fewer pieces to multiply. Each piece is an even number of columns, at most a tile.
 std::int64_t turned_columns(std::int64_t columns) {
   const std::int64_t least = rounded_up(columns, 2);
   const auto pieces = [](std::int64_t width) {
@@ -36,7 +36,7 @@ struct Axis {
   std::int64_t in = 0, out = 0, kernel = 0, step = 1, padding = 0, extent = 0;
 };
 
-// One axis of the convolution. For a transposed convolution: an axis of the convolution that it transposes.
+// Returns one axis of the convolution. For a transposed convolution: an axis of the convolution that it transposes.
 Axis axis_of(const ConvolutionCall& call, std::size_t i) {
   const auto at = [i](at::IntArrayRef values) { return values.size() == 1 ? values[0] : values[i]; };
   Axis axis{call.input[i + 2], output_size(call, i), call.weight[i + 2], at(call.stride), at(call.padding), 0};
@@ -80,7 +80,7 @@ bool rows_may_overrun(const Axis& depth, const Axis& height, const Axis& width, 
 
 bool rows_may_overrun(const ConvolutionCall& call) {
   const std::array<Axis, 3> axes = {axis_of(call, 0), axis_of(call, 1), axis_of(call, 2)};
-  // ATen refuses such a call, or it has no elements.
+  // ATen refuses such a call, or the call has no elements.
   if (std::ranges::any_of(axes, [](const Axis& axis) { return axis.in < 1 || axis.out < 1; })) return false;
   const std::int64_t inputs = call.weight[1], outputs = call.weight[0] / std::max<std::int64_t>(1, call.groups);
   const auto with = [&](std::int64_t level2_bytes) {

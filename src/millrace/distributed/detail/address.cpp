@@ -74,13 +74,13 @@ int listen_on(const std::string& host, int& port) {
   }
   const std::string place = host + ":" + std::to_string(port);
   if (error == EADDRINUSE) {
-    throw DistributedError(
-        {"port " + std::to_string(port) + " of " + host + " is taken by another program", place,
-         "choose another with MASTER_PORT, or --at HOST:PORT of millrace launch; ss -ltnp shows which program uses it"});
+    throw DistributedError({"port " + std::to_string(port) + " of " + host + " is taken by another program", place,
+                            "choose another port with MASTER_PORT, or --at HOST:PORT of millrace launch; ss -ltnp shows which "
+                            "program uses this port"});
   }
   if (error == EADDRNOTAVAIL) {
     throw DistributedError({host + " is not an address of this machine, where rank 0 runs", place,
-                            "MASTER_ADDR, or --at, names the machine of rank 0"});
+                            "set MASTER_ADDR, or --at of millrace launch, to the machine of rank 0"});
   }
   throw DistributedError({"rank 0 can't listen on " + place + ": " + std::strerror(error), place, "choose another port"});
 }

@@ -69,7 +69,7 @@ c10::intrusive_ptr<c10d::Backend> DeviceGroups::connect(const std::string& name)
 }
 
 bool DeviceGroups::cut() {
-  constexpr double kPatience = 0.3;  // seconds that sums get to finish if the remaining ranks have begun them
+  constexpr double kPatience = 0.3;  // seconds that sums already begun by the remaining ranks get to finish
   if (std::exchange(ended_, true)) return true;
   bool is_whole = stream_ends_within(device_, kPatience);
   for (const auto& group : all_) is_whole = !has_failed(*group) && is_whole;

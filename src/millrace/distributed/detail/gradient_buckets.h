@@ -22,9 +22,9 @@ namespace millrace::distributed {
 // The transports for the buckets of one set of parameters. No other code uses them, so that the buckets alone decide the order
 // of the transports' calls.
 struct BucketBackends {
-  // The transports for the two halves of a sum. Both are the same object if the second half begins with the first.
+  // The transports for the two halves of a sum. Both are the same object for two ranks, and if there is a second_stream.
   c10::intrusive_ptr<c10d::Backend> to, back;
-  std::optional<c10::Stream> second_stream;  // stream of the second halves, if waits of the groups make streams wait
+  std::optional<c10::Stream> second_stream;  // stream of the second halves; nullopt: waits of the groups block the thread
   c10::intrusive_ptr<c10d::Backend> words;   // carries numbers in CPU memory; only the loop's thread uses it
 };
 

@@ -32,7 +32,7 @@ OrderedSum::OrderedSum(c10d::Backend& to, c10d::Backend& back, at::Tensor flat, 
   std::vector<std::int64_t> even;
   first_ = to.alltoall_base(out, in, even, even);
   if (!second_stream) return;
-  // The new tensors belong to the current stream, which waits for the other stream before it frees them.
+  // The new tensors belong to the current stream, which waits for the second stream before they are freed.
   mine_ = at::empty({share_}, flat_.options());
   all_ = is_even() ? flat_ : at::empty({world_ * share_}, flat_.options());
   const c10::StreamGuard guard(*second_stream);

@@ -16,21 +16,22 @@ class Work;
 namespace millrace::distributed {
 
 // A running sum over ranks. Each element is ((rank 0 + rank 1) + rank 2) + ..., with the same bits on all ranks. The bits do not
-// depend on which tensors travel together; with the libraries' allreduce they do, from three ranks on. So a resumed run, which
-// groups its gradients again, ends with the same bits as an uninterrupted run. bf16 and fp16 are added up in fp32 and rounded
-// once.
+// depend on which tensors travel together, as they would with the libraries' allreduce of three or more ranks. So a resumed run,
+// which groups its gradients again, ends with the same bits as an uninterrupted run. bf16 and fp16 are added up in fp32 and
+// rounded once.
 //
-// In the first half, each rank receives its slice of all ranks' values and adds them up. In the second half, it sends the sum to
-// all ranks. Both halves together send as many bytes as a ring allreduce. All ranks begin the same sums in the same order, and
-// also the second halves. Collective; throws if a rank is gone.
+// In the first half, each rank receives its slice of all ranks' values and adds them up. In the second half, each rank sends its
+// slice of the sum to all ranks. Both halves together send as many bytes as a ring allreduce. All ranks begin the same sums in
+// the same order, and also the second halves. Collective; throws if a rank is gone.
 //
 // In a group whose waits block a stream instead of the thread (NCCL), all of this happens in the current stream, and finish()
 // makes that stream wait.
 class OrderedSum {
  public:
-  // Begins to add up `flat` (contiguous), which finish() overwrites. `to` and `back` carry the two halves; `to` and `back` may
-  // be the same group if a sum begins only after the last one has ended, or if there is a `second_stream`. In that stream the
-  // second half begins at once, so that the order of the halves is the same on all ranks, and the current stream continues.
+  // Begins to add up `flat` (contiguous), which finish() overwrites. `to` and `back` carry the two halves. They may be the same
+  // group if a sum begins only after the last one has ended, or if there is a `second_stream`. With a `second_stream`, the
+  // second half begins at once in that stream, so that the order of the halves is the same on all ranks, and the current stream
+  // continues.
   OrderedSum(c10d::Backend& to, c10d::Backend& back, at::Tensor flat, std::optional<c10::Stream> second_stream = std::nullopt);
   ~OrderedSum();
   OrderedSum(const OrderedSum&) = delete;

@@ -44,9 +44,10 @@ Chosen<std::string> choose_transport(const std::vector<RankDevice>& ranks, const
   const bool none_has_a_gpu = std::ranges::all_of(ranks, [](const RankDevice& rank) { return rank.gpu.empty(); });
   const std::string problem = obstacle(ranks);
   if (wish == "nccl" && !problem.empty())
-    throw ConfigError({.what = "the ranks can't add up over NCCL: " + problem,
-                       .where = "distributed.transport",
-                       .next = "fix that, or leave it at auto: Gloo then carries the tensors through host memory"});
+    throw ConfigError(
+        {.what = "the ranks can't add up over NCCL: " + problem,
+         .where = "distributed.transport",
+         .next = "remove this cause, or set distributed.transport=auto: Gloo then carries the tensors through host memory"});
   if (none_has_a_gpu) return {"gloo", "the ranks compute on CPUs"};
   if (wish == "gloo") return {"gloo", "as the config says; tensors of a GPU are copied through host memory"};
   if (!problem.empty()) return {"gloo", "through host memory, because " + problem};

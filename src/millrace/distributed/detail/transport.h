@@ -8,7 +8,7 @@
 
 namespace millrace::distributed {
 
-// The device on which a rank computes, and the library that could carry its tensors to the others.
+// The device on which a rank computes, and the library that could carry its tensors to the other ranks.
 struct RankDevice {
   std::string host;
   std::string gpu;      // identity of the GPU, the same for all processes on that host; "" = the rank computes on its CPU

@@ -50,7 +50,7 @@ TEST(Transport, ThatWasAskedForAndCantBeIsRefused) {
   EXPECT_EQ(refusal({kFirst, kFirst}),
             "ConfigError  the ranks can't add up over NCCL: ranks 0 and 1 share GPU 0000:3b:00.0 of a, but NCCL needs a GPU for "
             "each rank\n  where    distributed.transport\n"
-            "  next     fix that, or leave it at auto: Gloo then carries the tensors through host memory");
+            "  next     remove this cause, or set distributed.transport=auto: Gloo then carries the tensors through host memory");
   EXPECT_THAT(refusal({kCpu, kCpu}), testing::HasSubstr("rank 0 on a computes on its CPU"));
 }
 
