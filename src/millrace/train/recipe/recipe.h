@@ -33,7 +33,7 @@ struct RecipeFolders {
   std::filesystem::path new_files;     // files that must stay in the run folder are written here before the first step; empty: no
                                        // such files may be written
   std::filesystem::path cache_folder;  // where token files and the like are kept; empty: no cache
-  bool writes = true;                  // false: the command only looks; nothing is written anywhere, but caches may be read
+  bool writes = true;                  // false: nothing may be written anywhere, but caches may be read
   bool plan_only = false;              // true: no step follows, so the recipe may skip a fit that only steps need
 };
 
@@ -135,12 +135,12 @@ struct TextTable {
 // The contents of a line of the log, from which a recipe writes a log in its own format: see StepLog.
 struct LoggedStep {
   std::int64_t step = 0;  // steps made so far
-  double epoch = 0;       // passes over the training data so far, with the fraction
+  double epoch = 0;       // passes over the training data so far, including the fraction of the present pass
   std::int64_t rows = 0;  // samples since the last log line
   double seconds_per_step = 0;
   std::uint64_t memory_bytes = 0;  // bytes of tensors on the device now
-  // Means since the last log line of losses, their terms and, with log.train_metrics, "train/<metric>"; the names are those of
-  // log.jsonl.
+  // Name -> mean since the last log line, for the losses, their terms and, with log.train_metrics, "train/<metric>". The names
+  // are those of log.jsonl.
   std::map<std::string, double, std::less<>> means;
   // Values of the first objective: the learning rate of each of its parameter groups, and the norm of its last gradient.
   std::vector<double> learning_rates;
@@ -162,7 +162,7 @@ struct Shrink {
   double part = 0.5;    // the memory for a step's samples after the change, as a share of the memory before
 };
 
-// The first objective's loss for the best answer that ignores the input, such as the frequency of each class.
+// The first objective's loss for the best answer that does not depend on the input, such as the frequencies of the classes.
 struct BlindAnswer {
   double loss = 0;
   std::string what;  // "the entropy of the training text's tokens"
@@ -187,7 +187,8 @@ struct Facts {
   double units_per_sample = 1.0;      // number of rate_units in a sample
   std::vector<std::string> history;   // metrics that get a column in history.csv; empty: those that the console shows
   std::string metric_tags;            // prefix of validation metrics' names in event files, e.g. "val/"
-  std::string frozen_source;          // where the weights that are not trained come from; kept with snapshot.frozen=leave_out
+  std::string frozen_source;          // where the weights that are not trained come from; snapshots name it with
+                                      // snapshot.frozen=leave_out
   Json lines = Json::object();        // name -> value: additional lines of the plan, e.g. {"vocabulary": 65}
   std::string read_as = "";  // how the data is read, in one line: axes, units, orientation, clock, encoding; "": the sources' own
                              // description

@@ -256,7 +256,7 @@ data::Pipeline RecipeGuard::test_data() {
     check_pipeline(made);
     return made;
   });
-  datasets_.at(1) = pipeline.datasets;  // the test data too, because batches of test data have Split::validation
+  datasets_.at(1) = pipeline.datasets;  // also for test data, because batches of test data have Split::validation
   return pipeline;
 }
 

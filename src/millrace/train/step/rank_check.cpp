@@ -105,7 +105,7 @@ void check_alike(Agreement& agreement, const config::Schema& schema, const Json&
 
 void check_same_data(Agreement& agreement, const Json& training, const Json& validation) {
   if (agreement.alone()) return;
-  // One call for both, because a rank whose folder lacks the validation data must take part too.
+  // One gather for both identities, because a rank whose folder lacks the validation data must take part too.
   const std::vector<Json> all = agreement.gather(
       {{"host", host_name()}, {"training", crc_text(training.dump())}, {"validation", crc_text(validation.dump())}});
   for (const char* const split : {"training", "validation"}) {

@@ -207,7 +207,7 @@ namespace {
 constexpr const char* kTableNameRule =
     "use only letters, digits, \"_\" and \"-\", and not \"history\", because the table is saved as NAME.csv next to history.csv";
 
-// True if `name` may be the NAME of a NAME.csv in a run folder.
+// True if a run folder may have a table file `name`.csv.
 bool is_table_name(const std::string& name) {
   const auto fits = [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '-'; };
   return !name.empty() && name != "history" && std::ranges::all_of(name, fits);
