@@ -14,7 +14,7 @@ constexpr std::size_t kFewScores = 8;
 // a score is far outside if its distance exceeds this multiple of the range of the middle half of the scores
 constexpr double kFarOutside = 10;
 
-// A line such as "3 of 20 images WHAT, the first: "a.png"".
+// A line such as "3 of 20 images WHAT, the first: "a.png"", where WHAT is `what`.
 std::string notice_of(const std::vector<const ImageFile*>& odd, std::size_t all, const std::string& what) {
   return std::to_string(odd.size()) + " of " + with_commas(static_cast<std::int64_t>(all)) + " images " + what +
          (odd.size() == 1 ? ": " : ", the first: ") + quoted(odd.front()->name);

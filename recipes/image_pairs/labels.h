@@ -14,8 +14,8 @@ enum class Answer : std::uint8_t { first, second, similar };
 [[nodiscard]] const std::string& name_of(Answer answer);  // "First", "Second", "Similar"
 [[nodiscard]] std::optional<Answer> answer_named(std::string_view name);
 
-// The answer First or Second for the image with the higher score. If the scores, rounded to millionths as in files of pairs,
-// differ by at most `theta`, the answer is Similar.
+// Returns First or Second for the image with the higher score, but Similar if the scores, rounded to millionths as in files of
+// pairs, differ by at most `theta`.
 [[nodiscard]] Answer answer_of(double first, double second, double theta);
 
 struct Labelled {

@@ -210,7 +210,7 @@ at::Tensor PairModel::features(const at::Tensor& pixels) {
 
 at::Tensor PairModel::forward(at::Tensor features, const at::Tensor& images, const Prompts& prompts) {
   at::Tensor projected = projector_->forward(features);
-  features.reset();  // frees the features, because the projector holds what it needs of them
+  features.reset();  // frees the features, because the projector holds those that it needs
   return decoder_->forward(std::move(projected), images, prompts);
 }
 

@@ -19,7 +19,7 @@ namespace millrace::recipes::image_pairs {
 // results agree within tolerance.
 inline constexpr nn::Switch kLastPosition{"last_position"};
 
-// The types and the device of a network's weights. The caller fills in the values.
+// The types and the device of a network's weights, whose values the caller fills in.
 struct Making {
   at::Device device = at::kCPU;
   at::ScalarType base_type = at::kFloat;  // type of frozen weights; all other weights are fp32

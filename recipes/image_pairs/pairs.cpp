@@ -21,7 +21,7 @@ namespace {
 
 namespace stdfs = std::filesystem;
 
-// Make the random numbers of folds, of pairs and of samples differ.
+// These keys make the random numbers of folds, of pairs and of samples differ.
 constexpr std::uint64_t kFolds = 72, kDraw = 73, kSample = 74;
 constexpr std::uint64_t kSeedsOfAFold = 100;
 const std::vector<std::string> kColumns = {"img1", "img2", "score1", "score2", "label"};
@@ -127,7 +127,7 @@ class PairReader {
   std::int64_t row_ = 0;
 };
 
-// The places where images are searched.
+// The places where images are searched for.
 class Places {
  public:
   Places(const RecipeConfig& recipe, const std::string& data_dir) : prefixes_(recipe.strip_prefixes) {
@@ -144,7 +144,7 @@ class Places {
         break;
       }
     }
-    // Removes the first slash, so that the rest of an absolute path that does not exist is searched too.
+    // Removes leading slashes, so that an absolute path that does not exist is searched for below the roots.
     while (rest.starts_with("/")) rest.erase(0, 1);
     for (const stdfs::path& root : roots_) tried.push_back(root / rest);
     for (const stdfs::path& path : tried) {
@@ -162,7 +162,7 @@ class Places {
 };
 
 // Returns for each image the first image with the same file, because tables may give a file several names. Before the files are
-// found, each image is the only one of its file.
+// found, each image counts as the only one of its file.
 std::vector<std::int64_t> first_of_file(std::span<const ImageFile> images) {
   std::unordered_map<std::string, std::int64_t> first;
   std::vector<std::int64_t> same;

@@ -85,7 +85,8 @@ double free_memory(at::Device device, const Ranks& ranks) {
 }
 
 // Returns the number of images in each call of a frozen tower, in a run with `pairs` pairs in a batch. On a CPU this is 1: the
-// 65 tokens of a single image keep a CPU busy, and more images at once would take as long for each. A GPU needs more images.
+// 65 tokens of a single image keep a CPU busy, and with more images at once each image would take as long. A GPU needs more
+// images.
 std::int64_t images_together(at::Device device, std::int64_t pairs) {
   constexpr std::int64_t kMost = 16;
   return device.is_cpu() ? 1 : std::min(kMost, 2 * pairs);
@@ -109,7 +110,7 @@ void add_losses_of_orders(const at::Tensor& logits, const at::Tensor& labels, st
 
 std::vector<Problem> ImagePairs::problems(const Sections& sections, const RunConfig&) {
   std::vector<Problem> problems = shape_problems(sections.recipe);
-  // Returns, because the length of a prompt follows from the number of an image's patches.
+  // The checks below need valid shapes, because the length of a prompt follows from the number of an image's patches.
   if (!problems.empty()) return problems;
   problems = prompt_problems(sections.recipe);
   if (sections.recipe.fold > sections.recipe.folds) {
@@ -171,8 +172,8 @@ PairModel& ImagePairs::model() {
   const Counts counts = parameter_counts(recipe_);
   const bool has_base = !recipe_.base_weights.empty();
   const auto& precision = context_.config->precision.dtype;
-  // The type of the frozen base. A base that comes from no file has no stored type. If the config demands bf16, such a base gets
-  // the type that a base from a file would have.
+  // The type of the frozen base. A base from a file has the type recipe.base_dtype. A base that comes from no file has this type
+  // only if the config demands bf16, otherwise fp32.
   const bool keeps_short = has_base || (!precision.is_auto() && precision.value() == Precision::bf16);
   const at::ScalarType type = is_frozen() && keeps_short ? type_of(recipe_.base_dtype) : at::kFloat;
   const double trained = counts.trained(is_frozen());
@@ -202,7 +203,7 @@ void ImagePairs::note_trained_parts() {
                                                 : "recipe.freeze_base=false"));
     return;
   }
-  // Weights of another run may be those of a base. They follow later.
+  // Weights of another run may include those of a base; they are loaded later.
   const bool is_random = recipe_.base_weights.empty() && context_.config->train.weights.empty() && !goes_on_;
   context_.note("tower and decoder are frozen" +
                 std::string(recipe_.freeze_base.is_auto() ? ": their weights come from recipe.base_weights" : "") +

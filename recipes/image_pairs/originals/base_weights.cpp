@@ -153,7 +153,7 @@ class Loading {
 
   void read() {
     const at::NoGradGuard no_grad;
-    // Reads each file from beginning to end, which is fastest on a disk.
+    // Reads the weights in the order of files and offsets, because reading a file from beginning to end is fastest on a disk.
     std::map<std::pair<const format::SafetensorsFile*, std::uint64_t>, const std::string*> in_order;
     for (const auto& [name, place] : places_) in_order.emplace(std::pair(place.file, place.tensor->offset), &name);
     for (const auto& [where, name] : in_order) read_one(places_.at(*name), wanted_.at(*name));

@@ -23,8 +23,8 @@ struct LayoutVerdict {
 // that gives a value that is not finite loses. If values differ by too much (see precision::confirm()), contiguous wins.
 // Otherwise the shorter time wins.
 [[nodiscard]] LayoutVerdict judge_layouts(const LayoutRounds& contiguous, const LayoutRounds& channels_last);
-// Makes the trial steps with this batch and judges them. They leave no trace except the recipe's layout: the caller sets the
-// chosen one.
+// Makes the trial steps with this batch and judges them. The steps leave no trace except the recipe's layout, which the caller
+// must set to the chosen one.
 [[nodiscard]] LayoutVerdict try_layouts(Recipe& recipe, Stepper& stepper, const Batch& batch, TrialTime* time = nullptr);
 
 // Compares two trials of the same step, one in each layout, and returns the one that is used to judge their number format. This

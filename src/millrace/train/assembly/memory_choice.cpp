@@ -34,8 +34,8 @@ std::optional<StepProfile> profile(Stepper& stepper, const Batch& batch, const R
   return std::nullopt;
 }
 
-// Plans which blocks to recompute, and checks the predicted memory by trials. The prediction is a sum over blocks. It can't know
-// that two neighbouring blocks save the same tensor or share it.
+// Plans which blocks to recompute, and checks the predicted memory by trials. The prediction is a sum over blocks. The sum
+// ignores that two neighbouring blocks may share a saved tensor.
 memory::Planner::RecomputePlan confirmed(Stepper& stepper, const Batch& batch, const Planner& planner, std::uint64_t budget,
                                          bool with_gradients) {
   constexpr int kMostTrials = 4;

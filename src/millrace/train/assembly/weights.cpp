@@ -85,10 +85,10 @@ Best best_of(Fs& fs, const std::filesystem::path& run, const snapshot::Content& 
   try {
     const bool is_of_it = summary.is_object() && summary.value("steps", Json()) == newest.step && summary.contains("metrics");
     if (is_of_it && summary.contains("best")) return best_in(summary["best"]);
-    // The names in a summary of an earlier version.
+    // Summaries of earlier versions have these names.
     if (is_of_it) return best_of(summary["metrics"], judge, "/best", "/best_step");
     return trainer == nullptr ? Best() : best_of(trainer->json.at("metrics"), judge, "/1", "/2");
-  } catch (const Json::exception&) {  // another program wrote the file
+  } catch (const Json::exception&) {  // ignored, because another program wrote the file
     return {};
   }
 }

@@ -106,7 +106,7 @@ std::string joined_names(const std::vector<std::string>& names) {
 }  // namespace
 
 // The lock file <run>/lock, which is held for the life of the object. Its lines are the ids of the processes that worked in the
-// folder since the folder was last cleaned up. Below may be records of a crash or a signal before the first step.
+// folder since the folder was last cleaned up. Records of a crash or a signal before the first step may follow the ids.
 class RunFolder::Lock {
  public:
   // Locks the file. Returns null if the folder has disappeared.
@@ -390,8 +390,7 @@ void RunFolder::remove(const std::string& name) {
 
 void RunFolder::look_after() {
   if (!has_begun_ || (lock_ != nullptr && lock_->is_in(path_))) return;
-  // The save that is under way has made the folder again if the folder has neither lock nor run.json. Any other folder is
-  // foreign.
+  // If the folder has neither lock nor run.json, the save that is under way has made it again. Any other folder is foreign.
   if (is_there(path_ / run_files::kLock) || is_there(path_ / run_files::kRun)) {
     throw UsageError({"the run folder " + path_.string() + " was replaced by another one during the run",
                       "nothing more is written there",
