@@ -1,4 +1,4 @@
-// The parts of the recipe's registry row that other files than entry.cpp define.
+// The parts of the recipe's registry row that are defined outside entry.cpp.
 #pragma once
 
 #include <cstdint>

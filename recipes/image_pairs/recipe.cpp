@@ -78,8 +78,8 @@ LossTerm weighted(LossTerm term, at::Tensor weight) {
   return term;
 }
 
-// Free memory on the device of the features, for this rank. Ranks on a CPU share the machine's memory; each GPU belongs to one
-// rank.
+// This rank's part of the free memory on the device that holds the features. Ranks on a CPU share the machine's memory; each GPU
+// belongs to one rank.
 double free_memory(at::Device device, const Ranks& ranks) {
   return static_cast<double>(device::free_tensor_memory(device)) / (device.is_cpu() ? ranks.local_world_size : 1);
 }

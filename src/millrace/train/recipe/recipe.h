@@ -34,7 +34,7 @@ struct RecipeFolders {
                                        // such files may be written
   std::filesystem::path cache_folder;  // where token files and the like are kept; empty: no cache
   bool writes = true;                  // false: nothing may be written anywhere, but caches may be read
-  bool plan_only = false;              // true: no step follows, so the recipe may skip a fit that only steps need
+  bool plan_only = false;              // true: no step follows, so the recipe need not fit what only steps use
 };
 
 // The values that the trainer passes to a recipe's constructor.
@@ -67,7 +67,7 @@ class HostNumber {
     if (is_read_ != nullptr) *is_read_ = true;
     return value_;
   }
-  // True if value > limit. Once this is true it stays true, so the step is not recorded again.
+  // True if value > limit. The number only grows, so a true answer never changes and causes no new recording.
   [[nodiscard]] bool is_above(T limit) const { return value_ > limit || static_cast<T>(*this) > limit; }
 
  private:
@@ -114,8 +114,8 @@ struct Objective {
   std::function<void(const StepContext& context)> after_update = nullptr;
   // Empty if the sums and counts of this loss add up when a batch is cut into micro-batches; the rehearsal checks that
   // (train/run/loss_check.h). Otherwise the reason why they do not add up, such as "each row is compared with all others"; it is
-  // shown before the first step. Then every cut of a batch changes the result: into micro-batches, over ranks, or after memory
-  // ran out.
+  // shown before the first step. Then every cut of a batch changes the result, whether into micro-batches, over ranks, or after
+  // memory ran out.
   std::string whole_batch = "";
 };
 
@@ -168,7 +168,7 @@ struct BlindAnswer {
   std::string what;  // "the entropy of the training text's tokens"
 };
 
-// An axis of a field after its rows: index i has the coordinate first + i * step.
+// An axis of a field, after the axis of its rows: index i has the coordinate first + i * step.
 struct FieldAxis {
   std::string label;  // "frequency"
   std::string unit = "";
@@ -192,7 +192,7 @@ struct Facts {
   Json lines = Json::object();        // name -> value: additional lines of the plan, e.g. {"vocabulary": 65}
   std::string read_as = "";  // how the data is read, in one line: axes, units, orientation, clock, encoding; "": the sources' own
                              // description
-  std::map<std::string, FieldWords> fields = {};  // axes and values of the batches' fields, as prepare() returns them;
+  std::map<std::string, FieldWords> fields = {};  // field name -> axes and values, for the fields that prepare() returns;
                                                   // sources add names of values
   std::optional<StepLog> step_log = std::nullopt;
   std::vector<Shrink> shrinks = {};

@@ -46,8 +46,8 @@ stdfs::file_type type_of(const stdfs::path& path) {
 
 bool is_there(const stdfs::path& path) { return type_of(path) != stdfs::file_type::not_found; }
 
-// The name under which this process would keep a history.csv with other columns, see format::CsvWriter. The record gets the
-// name before the file exists, so that a file of the user with a similar name never becomes the run's.
+// The name to which this process would rename a history.csv with other columns (see format::CsvWriter). The run's record lists
+// the name before the file exists, so that a user's file with a similar name never becomes the run's.
 std::string next_kept_history(const stdfs::path& run) {
   const std::string first = run_files::kHistoryBefore;
   std::string name = first;

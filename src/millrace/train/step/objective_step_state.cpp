@@ -24,9 +24,9 @@ std::int64_t bytes_of(const std::vector<at::Tensor>& gradients) {
 
 bool is_own(std::string_view name) { return name.find('.') == std::string_view::npos; }
 
-// Appends the numbers of a term by which the spike rule judges, so that they are summed over the ranks. All ranks must judge by
-// the same numbers: if only some ranks skip a step, their weights drift apart. The weight is appended too, because a rank that
-// lacks the term does not know the weight.
+// Appends the numbers by which the spike rule judges a term, so that they are summed over the ranks. All ranks must judge by the
+// same numbers: if only some ranks skip a step, their weights drift apart. The weight is appended too, because a rank that lacks
+// the term does not know the weight.
 void add_seen(const LossTerm& seen, std::vector<at::Tensor>& all) {
   const auto wide = [](const at::Tensor& value) { return value.to(at::kDouble).reshape({}).clone(); };
   const at::Tensor count = wide(seen.count);

@@ -25,7 +25,7 @@ stdfs::path free_name(const stdfs::path& wish) {
   return path;
 }
 
-// Moves files one by one, so that files of the user stay where they are, also at the destination.
+// Moves one file. Folders are not moved whole, so files of the user stay where they are, also at the destination.
 void move_file(Fs& fs, const stdfs::path& from, const stdfs::path& to) {
   if (!is_occupied(from)) return;
   fs.create_directories(to.parent_path());

@@ -19,7 +19,7 @@ std::vector<std::int64_t> sizes_of(const Field& field, std::int64_t rows) {
   return sizes;
 }
 
-// Makes a separate tensor in this memory. Autograd does not see it as a view, so fields that share memory can be changed
+// Makes a tensor whose values lie in `memory`. For autograd the tensor is no view, so fields that share memory can be changed
 // independently.
 at::Tensor tensor_in(const at::Tensor& memory, std::int64_t offset, const std::vector<std::int64_t>& sizes, at::ScalarType type) {
   auto tensor =

@@ -1,4 +1,4 @@
-// Counts on the device the skipped steps of a run, and decides when the run should give up half precision.
+// Counts a run's skipped steps on the device, and decides when the run should give up half precision.
 #pragma once
 
 #include <ATen/core/Tensor.h>
