@@ -22,7 +22,7 @@ class LanguageModel : public torch::nn::Module {
 
  private:
   struct Stream {
-    at::Tensor x, y;  // x: the residual stream; y: its norm
+    at::Tensor x, y;  // x: the residual stream; y: x after the norm
   };
   at::Tensor embed(const at::Tensor& images, const at::Tensor& which, const Prompts& prompts) const;
   [[nodiscard]] Stream run(const DecoderBlock& block, const at::Tensor& next_norm, Stream in) const;

@@ -73,7 +73,7 @@ struct Projecting {
 at::Tensor project(const at::Tensor& x, std::initializer_list<const Projection*> projections, const Projecting& how,
                    bool training);
 
-// The projection `by` of the gated product of `packed` (see nn::lora_swiglu).
+// Applies the projection `by` to the gated product of `packed` (see nn::lora_swiglu).
 at::Tensor project_gated(const at::Tensor& packed, const Projection& by, const Projecting& how, bool training);
 
 // The weight of a norm in the type in which the norm computes, because frozen weights may be kept in 16 bits.

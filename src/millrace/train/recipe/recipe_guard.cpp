@@ -45,8 +45,8 @@ Message message_of_other() {
   }
 }
 
-// The message of the current exception, if the recipe's author can fix its cause. Rethrows all other exceptions: Millrace's own
-// errors, which are complete, file errors, out-of-memory, a lost device.
+// The message of the current exception, if the recipe's author can fix its cause. Rethrows all other exceptions: file errors,
+// out-of-memory, a lost device, and Millrace's own errors, whose messages are complete.
 Message caught_message() {
   try {
     throw;

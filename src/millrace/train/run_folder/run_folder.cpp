@@ -26,7 +26,7 @@ namespace {
 
 namespace stdfs = std::filesystem;
 
-constexpr std::string_view kStaging = ".new-";  // followed by the process id
+constexpr std::string_view kStaging = ".new-";  // prefix of a staging folder's name; the process id follows
 // a folder with a staging folder's name but without this file is not Millrace's
 constexpr const char* kStagingMark = ".made-by-millrace";
 
@@ -321,7 +321,7 @@ void RunFolder::clear_leftovers() {
 
 std::vector<std::string> RunFolder::begin(std::optional<std::int64_t> branches_after) {
   std::vector<std::string> notices;
-  if (!is_run_) refuse_what_is_not_ours();  // again, because the user may have put a file here since the start
+  if (!is_run_) refuse_what_is_not_ours();  // checked again, because the user may have put a file here since the start
   try {
     clear_leftovers();
     if (is_run_ && fresh_) {

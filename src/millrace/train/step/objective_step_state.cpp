@@ -124,8 +124,8 @@ ObjectiveStep::Pass ObjectiveStep::undivided(const Term& first) const {
   return pass;
 }
 
-// Adds up over the ranks. Afterwards all ranks hold the same terms and passes, and each gradient belongs to the terms' sums over
-// all ranks.
+// Adds up gradients and counts over the ranks. Afterwards all ranks hold the same terms and passes, and each gradient belongs to
+// the terms' sums over all ranks.
 void ObjectiveStep::sum_over(Agreement& agreement) {
   if (agreement.alone()) return;
   if (gradient_sums_ && gradient_sums_->has_begun()) gradient_sums_->send();
@@ -148,7 +148,7 @@ void ObjectiveStep::sum_over(Agreement& agreement) {
     all.push_back(term.count.clone());
     if (spike_rule_) add_seen(term.seen, all);
   }
-  // The divisor of each term's sum relative to that of the first term, for terms that share a pass.
+  // Each term's divisor divided by the first term's, for terms that share a pass.
   std::vector<at::Tensor> shares;
   shares.reserve(terms.size());
   for (const Term& term : terms)
