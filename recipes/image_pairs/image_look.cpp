@@ -37,8 +37,8 @@ std::vector<std::string> look_at_scores(const PairFiles& files) {
     }
     if (!odd.empty())
       notices.push_back(notice_of(odd, files.images.size(), "with a score far from all others") + " has " +
-                        significant(odd.front()->score, 6) + ", half of all scores are from " + significant(low, 6) + " to " +
-                        significant(high, 6) + ". Is it a mark for a missing score, or another scale?");
+                        significant(odd.front()->score, 6) + ", but half of all scores lie between " + significant(low, 6) +
+                        " and " + significant(high, 6) + ". Does it mark a missing score, or is it on another scale?");
   }
   std::vector<const ImageFile*> alone;
   for (const auto* pairs : {&files.train, &files.validation}) {

@@ -105,8 +105,8 @@ std::vector<Problem> prompt_problems(const RecipeConfig& config) {
   }
   const auto length = static_cast<std::int64_t>(prompt->tokens.size());
   if (length > config.max_seq_len) {
-    problems.push_back({"the prompt has " + count_text(length) + " tokens, at most " + count_text(config.max_seq_len) +
-                            " are allowed, and it can't be cut, because the question is at its end",
+    problems.push_back({"the prompt has " + count_text(length) + " tokens, but at most " + count_text(config.max_seq_len) +
+                            " are allowed; the prompt can't be cut, because the question is at its end",
                         key + ", recipe.max_seq_len",
                         "ask a shorter question, or set recipe.max_seq_len to " + count_text(length)});
   }

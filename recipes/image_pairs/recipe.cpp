@@ -141,8 +141,8 @@ void ImagePairs::before_training() {
   const optim::OptimConfig& rate = context_.config->optim;
   if (rate.min_learning_rate == 0 && rate.schedule != optim::ScheduleKind::constant)
     context_.note(
-        "optim.min_learning_rate is 0, which is a hundredth of optim.learning_rate here, as in LMOL; a tiny number, such as "
-        "1e-12, lets the rate fall to nothing");
+        "optim.min_learning_rate is 0, which means a hundredth of optim.learning_rate in this recipe, as in LMOL; a tiny number, "
+        "such as 1e-12, lets the rate fall to nothing");
   if (context_.places.plan_only) return;
   const bool passes = context_.config->data.bad_samples != data::BadSamples::fail;
   for (const std::string& text : look_at_images(files_->images, recipe_, passes)) context_.note(text);
@@ -185,7 +185,7 @@ PairModel& ImagePairs::model() {
     recipe_.vision_activation = named.value_or(Activation::quick_gelu);
     if (named && *named != Activation::quick_gelu)
       context_.note("the tower's activation is " + config::write(*named).get<std::string>() +
-                    ", as config.json of recipe.base_weights names it");
+                    ", as config.json of recipe.base_weights says");
   }
   model_ = std::make_shared<PairModel>(recipe_, context_.seed, is_frozen(), context_.fused(), at::kCPU, type);
   if (has_base) context_.note(load_base(*model_, recipe_));

@@ -145,8 +145,8 @@ class Loading {
       if (it != places_.end()) {
         check_one(name, value, it->second);
       } else if (part_of(name) != Part::projector || projector_) {
-        throw refused("the weights have no " + quoted(name) + ", the model expects it of shape " + shape_text(value), given(),
-                      kAnotherModel);
+        throw refused("the weights have no " + quoted(name) + ", but the model expects it with shape " + shape_text(value),
+                      given(), kAnotherModel);
       }
     }
   }
@@ -198,7 +198,7 @@ class Loading {
     const stdfs::path& path = place.file->path();
     if (!wanted_.contains(name))
       throw refused("the weights have " + quoted(place.tensor->name) + " of shape " + to_text(place.tensor->shape) +
-                        ", the model has nothing of that name",
+                        ", but the model has nothing of that name",
                     path, kAnotherModel);
     const auto [it, is_new] = places_.emplace(name, place);
     if (!is_new)
@@ -211,19 +211,19 @@ class Loading {
     const Counts counts = parameter_counts(config_);
     throw refused("the weight " + quoted(place.tensor->name) + " is stored in 4 or 8 bits, but the model takes 16 or 32 bits",
                   place.file->path(),
-                  "give the weights that were not quantised yet; as bf16, tower and decoder take " +
+                  "give the weights as they were before quantisation; as bf16, tower and decoder take " +
                       human_bytes(2 * (counts.vision + counts.decoder)));
   }
 
   static void check_one(const std::string& name, const at::Tensor& value, const Place& place) {
     const Shape expected(value.sizes().begin(), value.sizes().end());
     if (place.tensor->shape != expected)
-      throw refused("the weight " + quoted(name) + " has shape " + to_text(place.tensor->shape) + ", the model expects " +
+      throw refused("the weight " + quoted(name) + " has shape " + to_text(place.tensor->shape) + ", but the model expects " +
                         to_text(expected),
                     place.file->path(), kAnotherModel);
     if (!at::isFloatingType(scalar_type_of(place.tensor->dtype)))
       throw refused("the weight " + quoted(name) + " is of type " + std::string(name_of(place.tensor->dtype)) +
-                        ", the model expects floating-point numbers",
+                        ", but the model expects floating-point numbers",
                     place.file->path(), "save it as bf16, f16 or f32");
   }
 

@@ -129,7 +129,7 @@ void require_reachable(const std::filesystem::path& snapshots) {
 
 [[noreturn]] void no_snapshot(const std::filesystem::path& run, const std::string& passed_over) {
   throw SnapshotError({"there is no valid snapshot in " + run.string(), passed_over.empty() ? "--from" : passed_over,
-                       "give a snapshot, a .safetensors or .pt file, or the folder of a run that has saved"});
+                       "give a snapshot, a .safetensors or .pt file, or the folder of a run that has saved a snapshot"});
 }
 
 // The weights of a run's best snapshot, or of its newest complete snapshot if the best one is missing or incomplete.
