@@ -55,7 +55,7 @@ std::vector<Photograph> photographs(const SampleImages& what) {
     const format::PictureSize size = data::Image(path).size();
     if (std::min(size.height, size.width) < what.size) {
       throw DataError({"the photograph has " + std::to_string(size.height) + " x " + std::to_string(size.width) +
-                           " pixels, crops have " + std::to_string(what.size) + " x " + std::to_string(what.size),
+                           " pixels, but crops have " + std::to_string(what.size) + " x " + std::to_string(what.size),
                        path.string(), "leave it out, or choose a preset with smaller images"});
     }
     all.push_back({path, size});

@@ -124,8 +124,9 @@ void check_config(const Json& theirs, const RecipeConfig& ours, const stdfs::pat
   const auto compare = [&](const char* key, double value) {
     const Json other = theirs.value(key, Json());
     if (!other.is_number() || other.get<double>() != value)
-      throw SnapshotError({"the adapters have " + std::string(key) + " " + other.dump() + ", the model has " + Json(value).dump(),
-                           file.string(), "set recipe.lora_" + std::string(*key == 'r' ? "r" : "alpha") + "=" + other.dump()});
+      throw SnapshotError(
+          {"the adapters have " + std::string(key) + " " + other.dump() + ", but the model has " + Json(value).dump(),
+           file.string(), "set recipe.lora_" + std::string(*key == 'r' ? "r" : "alpha") + "=" + other.dump()});
   };
   compare("r", static_cast<double>(ours.lora_r));
   compare("lora_alpha", ours.lora_alpha);

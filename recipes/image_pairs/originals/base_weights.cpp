@@ -65,7 +65,7 @@ Activation activation_named(const Json& word, const stdfs::path& path) {
   const auto known = config::detail::Codec<Activation>::type().words;
   const std::string text = word.is_string() ? word.get<std::string>() : word.dump();
   if (std::ranges::find(known, text) != known.end()) return config::detail::Codec<Activation>::read(word);
-  throw refused("the tower's activation is " + quoted(text) + ", the model has " + joined(known, ", "), path,
+  throw refused("the tower's activation is " + quoted(text) + ", but the model supports " + joined(known, ", "), path,
                 "set recipe.vision_activation to the right one, or use the weights of another tower");
 }
 
@@ -104,7 +104,7 @@ void open_folder(std::vector<File>& files, const stdfs::path& folder) {
     for (auto& [shard, names] : read_index(index)) {
       if (!stdfs::exists(folder / shard, none))
         throw refused("the index names the file " + quoted(shard) + " with " + std::to_string(names.size()) +
-                          " weights, which does not exist",
+                          " weights, but the file does not exist",
                       index, "download that file too, and put it next to the index");
       open_file(files, folder / shard, std::move(names));
     }

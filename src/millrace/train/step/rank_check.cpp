@@ -57,7 +57,7 @@ void add_differences(const Json& first, const Json& other, const std::string& wh
     const Json own = other.value(key, Json());
     if (own == value || lines.size() >= kMost) continue;
     std::string line = who;
-    line.append(" has ").append(key).append(" ").append(own.dump()).append(", rank 0 has ").append(value.dump());
+    line.append(" has ").append(key).append(" ").append(own.dump()).append(", but rank 0 has ").append(value.dump());
     lines.push_back(std::move(line));
   }
 }
