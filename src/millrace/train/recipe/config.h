@@ -363,7 +363,7 @@ struct RunNames {
     using C = RunNames;
     using config::field;
     return std::tuple{
-        field<&C::dir>("Run folder (--run); the same folder again resumes. Empty: runs/<recipe>/<name or date-time>."),
+        field<&C::dir>("Run folder (--run); a run that it already holds is resumed. Empty: runs/<recipe>/<name or date-time>."),
         field<&C::parent>("Folder of the run folders. Empty: runs/<recipe>."),
         field<&C::name>("Name of the run folder below run.parent.")};
   }
