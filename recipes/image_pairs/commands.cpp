@@ -61,7 +61,7 @@ Python. With --merge, writes the weights of tower, projector and decoder with th
   --shard SIZE      largest size of a file of merged weights (default 5 GB)
 )";
 
-// What both commands work with.
+// The arguments that both commands take.
 struct Request {
   std::string command;
   std::string run;
@@ -250,7 +250,7 @@ int run_adapter(const std::function<Entry()>& row, std::span<const std::string> 
   telemetry::Console console(telemetry::Console::Mode::automatic, 2);
   Loaded loaded = load(row, request, console);
   const RecipeConfig recipe = config::read<Sections>(loaded.config.values).recipe;
-  if (!merges && !recipe.adapter.empty()) {  // merged weights have other names
+  if (!merges && !recipe.adapter.empty()) {  // merged weights are written to files with other names
     const stdfs::path file = "adapter_model.safetensors", begun_from = recipe.adapter;
     refuse_input_as_output(stdfs::path(*out) / file, {begun_from, begun_from / file});
   }

@@ -86,10 +86,11 @@ struct RecipeConfig {
         field<&C::train_pairs>("CSV of training pairs: img1,img2,score1,score2,label. Empty: pairs are drawn from the labels.")
             .path()
             .free_on_resume(),
-        field<&C::val_pairs>("CSV of validation pairs. Empty: pairs are drawn from the labels; with train_pairs, no validation.")
+        field<&C::val_pairs>(
+            "CSV of validation pairs. Empty: pairs are drawn from the labels; if train_pairs is set, there is no validation.")
             .path()
             .free_on_resume(),
-        field<&C::data_roots>("Folders in which an image is looked for if its name is no path of an existing file. Empty: "
+        field<&C::data_roots>("Folders in which an image is looked for if its name is not the path of an existing file. Empty: "
                               "data.dir/images, data.dir.")
             .path()
             .free_on_resume(),
@@ -158,8 +159,11 @@ struct RecipeConfig {
             .above(0),
         field<&C::similar_weight>("Weight of the cross-entropy of similar pairs.").min(0),
         field<&C::swap_ce_weight>("Weight of the cross-entropy of swapped pairs.").min(0),
-        field<&C::consistency_start>("Weight of the difference between a pair's two orders at the first step.").min(0),
-        field<&C::consistency_end>("Weight of the difference between a pair's two orders at the end of the ramp.").min(0),
+        field<&C::consistency_start>("Weight, at the first step, of the difference between the answers in a pair's two orders.")
+            .min(0),
+        field<&C::consistency_end>(
+            "Weight, at the end of the ramp, of the difference between the answers in a pair's two orders.")
+            .min(0),
         field<&C::consistency_ramp>(
             "Length of the ramp from consistency_start to consistency_end, as a share of consistency_steps.")
             .above(0)
@@ -169,7 +173,8 @@ struct RecipeConfig {
         field<&C::cache_image_features>(
             "Keep the features of a frozen tower from epoch to epoch; auto = if they fit into a quarter of the free memory."),
         field<&C::bradley_terry_d>("Half width of the band of equal scores, in the ranking's model of answers.").min(0),
-        field<&C::bradley_terry_k>("Steepness of an answer in the difference of scores, in the ranking's model of answers.")
+        field<&C::bradley_terry_k>(
+            "How steeply an answer's probability depends on the difference of scores, in the ranking's model of answers.")
             .above(0),
         field<&C::baseline>("Validations also report how many pairs a classical noise estimate gets right.").free_on_resume()};
   }

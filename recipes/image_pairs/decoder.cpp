@@ -189,7 +189,7 @@ at::Tensor LanguageModel::forward(at::Tensor images, const at::Tensor& which, co
       return one_position ? run_at(block, next_norm, std::move(in), last) : run(block, next_norm, std::move(in));
     };
     const std::string name = "decoder.layers." + std::to_string(i);
-    if (!memory::wants_block(name)) {  // without a block, values that are no longer needed are freed while it runs
+    if (!memory::wants_block(name)) {  // without memory::block(), values that are no longer needed are freed during the pass
       stream = advance(std::move(stream));
       continue;
     }

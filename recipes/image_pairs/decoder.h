@@ -11,7 +11,7 @@ namespace millrace::recipes::image_pairs {
 
 struct DecoderBlock;
 
-// Its children have the names that the weights of "language_model" have in a published file.
+// Its children are named like the weights under "language_model" in a published file.
 class LanguageModel : public torch::nn::Module {
  public:
   LanguageModel(const RecipeConfig& config, const Projecting& projecting, const Making& how);
@@ -22,14 +22,15 @@ class LanguageModel : public torch::nn::Module {
 
  private:
   struct Stream {
-    at::Tensor x, y;  // x: the residual stream; y: its norm
+    at::Tensor x, y;  // x: the residual stream; y: x after the norm
   };
   at::Tensor embed(const at::Tensor& images, const at::Tensor& which, const Prompts& prompts) const;
   [[nodiscard]] Stream run(const DecoderBlock& block, const at::Tensor& next_norm, Stream in) const;
   // The positions that a block computes if only one position of each row is needed.
   struct Last {
     at::Tensor positions;  // (R) int64
-    at::Tensor rows;       // (R) indices into all rows and positions as one axis; undefined: the position of each row is its last
+    at::Tensor rows;       // (R) indices into all rows and positions flattened into one axis; undefined: each row's last
+                           // position is used
   };
   [[nodiscard]] Last last_of(const Prompts& prompts, std::int64_t rows) const;
   [[nodiscard]] Stream run_at(const DecoderBlock& block, const at::Tensor& next_norm, Stream in, const Last& last) const;

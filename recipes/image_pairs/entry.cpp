@@ -101,7 +101,7 @@ BenchShape shape(std::string name, std::string help, Json config, const std::str
           })};
 }
 
-// The names of the switchboard rows that this recipe uses, among the rows that not every recipe uses.
+// The names of the switchboard rows that matter to this recipe but not to every recipe.
 std::vector<std::string> switches() {
   return {"fused_dropout", "fused_attention", "fused_norm",    "fused_gelu",   "bf16_weights",
           "fp32_products", "fused_rms_rows",  "fused_swiglu",  "fused_rotary", "merged_lora",

@@ -1,4 +1,4 @@
-// The parts of the recipe's registry row that other files than entry.cpp define.
+// The parts of the recipe's registry row that are defined outside entry.cpp.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 namespace millrace::recipes::image_pairs {
 
 // Both are defined in presets.cpp. defaults() replaces some of the default values that all recipes share. A preset replaces
-// values of both kinds.
+// values that all recipes share and values of this recipe's own keys.
 [[nodiscard]] Json defaults();
 [[nodiscard]] std::vector<std::pair<std::string, Json>> presets();
 

@@ -1,4 +1,4 @@
-// Keeps the features that a frozen vision tower computes of images, so that later epochs need not compute them again.
+// Keeps the features that a frozen vision tower computes from images, so that later epochs need not compute them again.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -14,7 +14,7 @@ constexpr std::size_t kFewScores = 8;
 // a score is far outside if its distance exceeds this multiple of the range of the middle half of the scores
 constexpr double kFarOutside = 10;
 
-// A line such as "3 of 20 images WHAT, the first: "a.png"".
+// A line such as "3 of 20 images WHAT, the first: "a.png"", where WHAT is `what`.
 std::string notice_of(const std::vector<const ImageFile*>& odd, std::size_t all, const std::string& what) {
   return std::to_string(odd.size()) + " of " + with_commas(static_cast<std::int64_t>(all)) + " images " + what +
          (odd.size() == 1 ? ": " : ", the first: ") + quoted(odd.front()->name);
@@ -37,8 +37,8 @@ std::vector<std::string> look_at_scores(const PairFiles& files) {
     }
     if (!odd.empty())
       notices.push_back(notice_of(odd, files.images.size(), "with a score far from all others") + " has " +
-                        significant(odd.front()->score, 6) + ", half of all scores are from " + significant(low, 6) + " to " +
-                        significant(high, 6) + ". Is it a mark for a missing score, or another scale?");
+                        significant(odd.front()->score, 6) + ", but half of all scores lie between " + significant(low, 6) +
+                        " and " + significant(high, 6) + ". Does it mark a missing score, or is it on another scale?");
   }
   std::vector<const ImageFile*> alone;
   for (const auto* pairs : {&files.train, &files.validation}) {

@@ -170,8 +170,8 @@ std::vector<Labelled> read_labels(const std::filesystem::path& file) {
     }
   });
   if (with_comma && with_point)
-    throw DataError({"some scores have a decimal comma and some a point, and each may mark decimals or thousands", file.string(),
-                     "write all scores with a decimal point, and without marks between thousands"});
+    throw DataError({"some scores have a decimal comma and some a point, and either may mark decimals or thousands",
+                     file.string(), "write all scores with a decimal point, and without marks between thousands"});
   if (!wrong.empty()) {
     const std::size_t count = wrong.size();
     wrong.resize(std::min(count, kListed));

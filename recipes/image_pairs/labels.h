@@ -14,8 +14,8 @@ enum class Answer : std::uint8_t { first, second, similar };
 [[nodiscard]] const std::string& name_of(Answer answer);  // "First", "Second", "Similar"
 [[nodiscard]] std::optional<Answer> answer_named(std::string_view name);
 
-// The answer First or Second for the image with the higher score. If the scores, rounded to millionths as in files of pairs,
-// differ by at most `theta`, the answer is Similar.
+// Returns First or Second for the image with the higher score, but Similar if the scores, rounded to millionths as in files of
+// pairs, differ by at most `theta`.
 [[nodiscard]] Answer answer_of(double first, double second, double theta);
 
 struct Labelled {
@@ -31,7 +31,7 @@ struct Labelled {
 // without a tab.
 [[nodiscard]] std::vector<Labelled> read_labels(const std::filesystem::path& file);
 
-// Selects at most `most` images from each interval of `width` in score, drawn with `seed`; sorted by name.
+// Draws with `seed`, from each interval of scores with the width `width`, at most `most` images. Returns them sorted by name.
 [[nodiscard]] std::vector<Labelled> even_in_score(std::vector<Labelled> labels, std::int64_t most, double width,
                                                   std::uint64_t seed);
 

@@ -24,13 +24,13 @@ inline constexpr std::int64_t kAnswerKinds = 3;
 // The cross-entropy of each row, (n) fp32, without weights.
 [[nodiscard]] at::Tensor answer_loss_of_rows(const at::Tensor& logits, const at::Tensor& labels);
 
-// The mean over rows of answer_loss_of_rows() with weights: `similar` for rows whose label is Similar, times `swapped` for rows
-// (B, A). fp32.
+// The mean over rows of weight * answer_loss_of_rows(), in fp32. The weight is `similar` for rows whose label is Similar,
+// otherwise 1; rows (B, A) also get the factor `swapped`.
 [[nodiscard]] LossTerm answer_loss(const at::Tensor& logits, const at::Tensor& labels, double similar, double swapped,
                                    bool doubled);
 
-// The lowest answer_loss() of an answer that ignores the images, if there are `pairs` pairs of each label. 0 if there are no
-// pairs.
+// The lowest answer_loss() of an answer that does not depend on the images. `pairs`: the number of pairs with each label.
+// Returns 0 if there are no pairs.
 [[nodiscard]] double blind_answer_loss(const std::array<std::int64_t, kAnswerKinds>& pairs, double similar, double swapped,
                                        bool doubled);
 

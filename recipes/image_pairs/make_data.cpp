@@ -19,7 +19,7 @@
 namespace millrace::recipes::image_pairs {
 namespace {
 
-// make the random numbers of waves, of noise and of crops differ
+// These keys make the random numbers of waves, of noise and of crops differ.
 constexpr std::uint64_t kWaveKey = 91, kNoiseKey = 92, kCropKey = 93;
 constexpr std::size_t kWaves = 6, kTextureChannels = 3;
 constexpr double kMostFrequency = 0.12;  // highest frequency of a wave, in cycles per pixel
@@ -55,7 +55,7 @@ std::vector<Photograph> photographs(const SampleImages& what) {
     const format::PictureSize size = data::Image(path).size();
     if (std::min(size.height, size.width) < what.size) {
       throw DataError({"the photograph has " + std::to_string(size.height) + " x " + std::to_string(size.width) +
-                           " pixels, crops have " + std::to_string(what.size) + " x " + std::to_string(what.size),
+                           " pixels, but crops have " + std::to_string(what.size) + " x " + std::to_string(what.size),
                        path.string(), "leave it out, or choose a preset with smaller images"});
     }
     all.push_back({path, size});
@@ -117,11 +117,11 @@ struct ImagePlan {
   }
   std::string name_of(std::int64_t image) const {
     std::string begin = clean.empty() ? "tex" : clean[photograph_of(image)].path.stem().string();
-    if (begin.starts_with('#')) begin.insert(0, "photo");  // else its lines in labels.txt would be comments
+    if (begin.starts_with('#')) begin.insert(0, "photo");  // otherwise the photograph's lines in labels.txt would be comments
     return begin + "_" + padded(image, 4) + "_s" + padded(level_of(image), 2) + ".png";
   }
-  // Lists of images; each list is made by one thread. A list has so many images of a photograph that decoding the photograph
-  // costs little in comparison.
+  // Lists of images. One thread makes the images of a list. A list has so many images of a photograph that decoding the
+  // photograph costs little in comparison.
   std::vector<std::vector<std::int64_t>> tasks() const {
     constexpr std::size_t kTogether = 64;
     std::vector<std::vector<std::int64_t>> all, open(clean.size());

@@ -26,9 +26,10 @@ struct SampleImages {
 // Texture number `image` before noise is added: values [size,size,3] in [0, 255].
 [[nodiscard]] std::vector<float> texture(std::int64_t size, std::uint64_t seed, std::int64_t image);
 
-// Writes images/<name>.png, labels.txt (name and score, which is minus the noise's deviation) and truth.json into `out`. The same
-// seed gives the same bytes for any number of threads. The names of crops begin with the name of their photograph, and the crops
-// of a photograph are a group in groups.txt. Throws DataError if there is no photograph, or one that is smaller than a crop.
+// Writes images/<name>.png, labels.txt (name and score, which is minus the noise's deviation) and truth.json into `out`. The
+// same seed gives the same bytes for any number of threads. The names of crops begin with the name of their photograph, and the
+// crops of a photograph are a group in groups.txt. Throws DataError if there is no photograph, or if a photograph is smaller
+// than a crop.
 void write_sample_images(const SampleImages& what, const std::filesystem::path& out, std::uint64_t seed);
 
 }  // namespace millrace::recipes::image_pairs

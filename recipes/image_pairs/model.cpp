@@ -140,8 +140,9 @@ std::vector<Problem> shape_problems(const RecipeConfig& config) {
   add_heads_problem(config.decoder_width, config.decoder_heads, "decoder", problems);
   const std::int64_t head = config.decoder_width / config.decoder_heads;
   if (problems.empty() && head % 2 != 0) {
-    problems.push_back({"a decoder's head of width " + size_text(head) + " is odd: its positions turn pairs of numbers",
-                        "recipe.decoder_width, recipe.decoder_heads", "use heads of an even width"});
+    problems.push_back(
+        {"a decoder head's width " + size_text(head) + " is odd, but positions are encoded by rotating pairs of numbers",
+         "recipe.decoder_width, recipe.decoder_heads", "use heads of an even width"});
   }
   if (config.image_size % config.patch_size != 0) {
     problems.push_back({"an image of " + size_text(config.image_size) + " x " + size_text(config.image_size) +
@@ -210,7 +211,7 @@ at::Tensor PairModel::features(const at::Tensor& pixels) {
 
 at::Tensor PairModel::forward(at::Tensor features, const at::Tensor& images, const Prompts& prompts) {
   at::Tensor projected = projector_->forward(features);
-  features.reset();  // frees the features, because the projector holds what it needs of them
+  features.reset();  // frees the features, because the projector holds those that it needs
   return decoder_->forward(std::move(projected), images, prompts);
 }
 

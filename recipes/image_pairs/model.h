@@ -51,9 +51,9 @@ class PairModel : public torch::nn::Module {
   // The tower's features of patches, (n, P, d_v), for pixels (n, 3, S, S) f32, normalised. If the tower is frozen, they have no
   // gradient.
   at::Tensor features(const at::Tensor& pixels);
-  // Returns logits (R, 3) fp32 of First, Second and Similar, taken from the last position of each prompt. `features` (n, P, d_v).
-  // `images` (R, 2) int64: the first and the second image of each row, as indices into `features`. `prompts` has R rows, or one
-  // row for all. Memory blocks (memory/block.h) are "decoder.layers.0" and so on, and if the tower has a gradient
+  // Returns logits (R, 3) fp32 of First, Second and Similar, taken from the last position of each prompt. `features` (n, P,
+  // d_v). `images` (R, 2) int64: the first and the second image of each row, as indices into `features`. `prompts` has R rows,
+  // or one row for all. Memory blocks (memory/block.h) are "decoder.layers.0" and so on and, if the tower has a gradient,
   // "vision.layers.0" and so on.
   at::Tensor forward(at::Tensor features, const at::Tensor& images, const Prompts& prompts);
 

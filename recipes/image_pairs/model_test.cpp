@@ -134,7 +134,7 @@ TEST(PairPrompt, OfListedTokensTakesAnImageTokenForAllPatches) {
 TEST(PairPrompt, SaysWhatDoesNotFit) {
   RecipeConfig config = preset("smoke");
   config.max_seq_len = 42;
-  EXPECT_THAT(prompt_problems(config).front().what, HasSubstr("43 tokens, at most 42"));
+  EXPECT_THAT(prompt_problems(config).front().what, HasSubstr("43 tokens, but at most 42"));
   EXPECT_THROW((void)prompt_of(config), ConfigError);
   config = preset("smoke");
   config.vocab_size = 261;

@@ -19,7 +19,7 @@ namespace millrace::recipes::image_pairs {
 // results agree within tolerance.
 inline constexpr nn::Switch kLastPosition{"last_position"};
 
-// The types and the device of a network's weights. The caller fills in the values.
+// The types and the device of a network's weights, whose values the caller fills in.
 struct Making {
   at::Device device = at::kCPU;
   at::ScalarType base_type = at::kFloat;  // type of frozen weights; all other weights are fp32
@@ -73,7 +73,7 @@ struct Projecting {
 at::Tensor project(const at::Tensor& x, std::initializer_list<const Projection*> projections, const Projecting& how,
                    bool training);
 
-// The projection `by` of the gated product of `packed` (see nn::lora_swiglu).
+// Applies the projection `by` to the gated product of `packed` (see nn::lora_swiglu).
 at::Tensor project_gated(const at::Tensor& packed, const Projection& by, const Projecting& how, bool training);
 
 // The weight of a norm in the type in which the norm computes, because frozen weights may be kept in 16 bits.

@@ -20,7 +20,7 @@ namespace millrace::recipes::image_pairs {
 [[nodiscard]] std::vector<std::uint8_t> read_image(const std::filesystem::path& file, const RecipeConfig& recipe);
 
 // Returns notices about properties of the image files that the network does not see: transparency, 16 bits, rotated pixels. Each
-// notice has the number of images.
+// notice has the number of images with the property.
 [[nodiscard]] std::vector<std::string> sign_notices(const data::PicturesSeen& seen);
 // Reads the headers of all files.
 [[nodiscard]] data::PicturesSeen look_at_heads(const std::vector<ImageFile>& images);

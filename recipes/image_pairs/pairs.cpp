@@ -21,7 +21,7 @@ namespace {
 
 namespace stdfs = std::filesystem;
 
-// Make the random numbers of folds, of pairs and of samples differ.
+// These keys make the random numbers of folds, of pairs and of samples differ.
 constexpr std::uint64_t kFolds = 72, kDraw = 73, kSample = 74;
 constexpr std::uint64_t kSeedsOfAFold = 100;
 const std::vector<std::string> kColumns = {"img1", "img2", "score1", "score2", "label"};
@@ -96,7 +96,7 @@ class PairReader {
     if (is_new) {
       images_.push_back({.path = {}, .name = name, .score = score});
     } else if (const double known = images_[static_cast<std::size_t>(found->second)].score; std::abs(known - score) > 1e-6) {
-      refuse(quoted(name) + " has score " + decimals(score) + ", and " + decimals(known) + " elsewhere",
+      refuse(quoted(name) + " has score " + decimals(score) + ", but " + decimals(known) + " in an earlier row",
              "give an image one score");
     }
     return found->second;
@@ -110,8 +110,8 @@ class PairReader {
     const auto label = answer_named(cell(4));
     if (!label) refuse("the label is " + quoted(cell(4)), "write First, Second or Similar");
     if (const Answer due = answer_of(first, second, theta_); due != *label) {
-      refuse("scores " + significant(first, 6) + " and " + significant(second, 6) + " give " + name_of(due) + ", the file says " +
-                 cell(4),
+      refuse("scores " + significant(first, 6) + " and " + significant(second, 6) + " give " + name_of(due) +
+                 ", but the file says " + cell(4),
              "correct the label, or set recipe.theta (" + significant(theta_, 6) + ") to its value when the file was made");
     }
     return {image_of(cell(0), first), image_of(cell(1), second), *label};
@@ -127,7 +127,7 @@ class PairReader {
   std::int64_t row_ = 0;
 };
 
-// The places where images are searched.
+// The places where images are searched for.
 class Places {
  public:
   Places(const RecipeConfig& recipe, const std::string& data_dir) : prefixes_(recipe.strip_prefixes) {
@@ -144,7 +144,7 @@ class Places {
         break;
       }
     }
-    // Removes the first slash, so that the rest of an absolute path that does not exist is searched too.
+    // Removes leading slashes, so that an absolute path that does not exist is searched for below the roots.
     while (rest.starts_with("/")) rest.erase(0, 1);
     for (const stdfs::path& root : roots_) tried.push_back(root / rest);
     for (const stdfs::path& path : tried) {
@@ -162,7 +162,7 @@ class Places {
 };
 
 // Returns for each image the first image with the same file, because tables may give a file several names. Before the files are
-// found, each image is the only one of its file.
+// found, each image counts as the only one of its file.
 std::vector<std::int64_t> first_of_file(std::span<const ImageFile> images) {
   std::unordered_map<std::string, std::int64_t> first;
   std::vector<std::int64_t> same;
@@ -256,7 +256,7 @@ std::vector<std::vector<std::int64_t>> deal_folds(std::span<const Labelled> labe
   for (std::size_t i = 0; i < groups.size(); ++i) std::ranges::copy(groups[i], std::back_inserter(dealt[i % dealt.size()]));
   if (std::ranges::all_of(dealt, [](const auto& fold) { return fold.size() > 1; })) return dealt;
   throw DataError({std::to_string(labels.size()) + " images in " + std::to_string(groups.size()) + " groups are too few for " +
-                       std::to_string(folds) + " folds of two",
+                       std::to_string(folds) + " folds of two images each",
                    "the labels (groups.txt in the same folder says which images belong together)",
                    "label more images, or set recipe.folds"});
 }
@@ -283,7 +283,7 @@ std::vector<Pair> draw_pairs(std::span<const double> scores, std::span<const std
   if (std::ranges::all_of(reached, full)) return pairs;
   throw DataError({"of " + with_commas(kMostDraws) + " drawn pairs of " + with_commas(std::ssize(members)) + " images " +
                        with_commas(reached[0]) + " are First, " + with_commas(reached[1]) + " Second and " +
-                       with_commas(reached[2]) + " Similar: " + with_commas(draw.per_class) + " of each are needed",
+                       with_commas(reached[2]) + " Similar, but " + with_commas(draw.per_class) + " of each are needed",
                    "recipe.per_class, recipe.theta",
                    "label more images with different and with similar scores, or change recipe.theta"});
 }

@@ -22,8 +22,8 @@ struct Pair {
 };
 
 // Checks whether groups.txt, in the folder of the file of labels, names the labelled images. Adds a notice with the number of
-// images that groups.txt leaves out, because images of one subject may then be on both sides of a fold. Throws DataError if it
-// names no labelled image.
+// images that groups.txt leaves out, because images of one subject may then be on both sides of a fold. Throws DataError if
+// groups.txt names no labelled image.
 void check_groups(std::span<const Labelled> labelled, const std::filesystem::path& labels, std::vector<std::string>& notices);
 
 // Shuffles the groups of images with `seed` and deals them in turn to `folds` folds; an image without a group forms a separate

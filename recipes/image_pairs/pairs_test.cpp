@@ -137,7 +137,7 @@ TEST_F(PairsTest, TooFewOfAnAnswerIsSaidWithTheCounts) {
   const std::vector<double> scores = {1, 2, 3, 4};
   const std::vector<std::int64_t> members = {0, 1, 2, 3};
   EXPECT_THAT(refusal<DataError>([&] { (void)draw_pairs(scores, members, {.per_class = 10, .theta = 0.2}, 1); }),
-              AllOf(HasSubstr("10 are First, 10 Second and 0 Similar: 10 of each are needed")));
+              AllOf(HasSubstr("10 are First, 10 Second and 0 Similar, but 10 of each are needed")));
 }
 
 TEST_F(PairsTest, APartOfThePairsIsAPartOfThem) {
@@ -173,12 +173,12 @@ TEST_F(PairsTest, ABadRowIsNamed) {
       (void)read_pairs(write("p.csv", kHead + rows), 0.2, images);
     });
   };
-  EXPECT_THAT(said("a,b,-5,-25,Second\n"), HasSubstr("row 1: scores -5 and -25 give First, the file says Second"));
+  EXPECT_THAT(said("a,b,-5,-25,Second\n"), HasSubstr("row 1: scores -5 and -25 give First, but the file says Second"));
   EXPECT_THAT(said("a,b,-5,-25,First\na,b,-5,x,First\n"), HasSubstr("row 2: the score \"x\" is not a finite number"));
   EXPECT_THAT(said("a,b,inf,1,First\n"), HasSubstr("not a finite number"));
   EXPECT_THAT(said("a,b,1,2,second\n"), HasSubstr("the label is \"second\""));
   EXPECT_THAT(said("a,b,1,2\n"), HasSubstr("it has 4 cells, not 5"));
-  EXPECT_THAT(said("a,b,1,2,Second\nb,c,3,1,First\n"), HasSubstr("\"b\" has score 3.000000, and 2.000000 elsewhere"));
+  EXPECT_THAT(said("a,b,1,2,Second\nb,c,3,1,First\n"), HasSubstr("\"b\" has score 3.000000, but 2.000000 in an earlier row"));
   EXPECT_THAT(said(""), HasSubstr("no pairs"));
   EXPECT_THAT(refusal<DataError>([&] {
                 std::vector<ImageFile> images;

@@ -1,4 +1,5 @@
-// Pictures of a validation: the scores found for images over the true ones, and the pairs that the network gets wrong.
+// Pictures of a validation: the scores found for the images, plotted over their true scores, and the pairs that the network gets
+// wrong.
 #pragma once
 
 #include <cstdint>

@@ -69,9 +69,9 @@ std::vector<Problem> answer_problems(const RecipeConfig& config) {
       problems.push_back({"recipe.prompt_token_ids is set, but recipe.answer_token_ids is not", "recipe.answer_token_ids",
                           "give the tokens of First, Second and Similar of the same tokenizer"});
     } else if (config.vocab_size < ByteTokens::kSize) {
-      problems.push_back(
-          {"the byte tokenizer has " + count_text(ByteTokens::kSize) + " tokens, the decoder " + count_text(config.vocab_size),
-           "recipe.vocab_size", "use " + count_text(ByteTokens::kSize) + " or more"});
+      problems.push_back({"the byte tokenizer has " + count_text(ByteTokens::kSize) + " tokens, but the decoder has " +
+                              count_text(config.vocab_size),
+                          "recipe.vocab_size", "use " + count_text(ByteTokens::kSize) + " or more"});
     }
   } else if (ids.size() != kAnswers || std::set(ids.begin(), ids.end()).size() != kAnswers) {
     problems.push_back(
@@ -105,8 +105,8 @@ std::vector<Problem> prompt_problems(const RecipeConfig& config) {
   }
   const auto length = static_cast<std::int64_t>(prompt->tokens.size());
   if (length > config.max_seq_len) {
-    problems.push_back({"the prompt has " + count_text(length) + " tokens, at most " + count_text(config.max_seq_len) +
-                            " are allowed, and it can't be cut, because the question is at its end",
+    problems.push_back({"the prompt has " + count_text(length) + " tokens, but at most " + count_text(config.max_seq_len) +
+                            " are allowed; the prompt can't be cut, because the question is at its end",
                         key + ", recipe.max_seq_len",
                         "ask a shorter question, or set recipe.max_seq_len to " + count_text(length)});
   }

@@ -63,7 +63,7 @@ Ranking rank_images(const at::Tensor& images, const Judge& judge, std::int64_t o
       const std::int64_t a = first[static_cast<std::size_t>(row)], b = second[static_cast<std::size_t>(row)];
       const auto one = straight[row].item<std::int64_t>(), other = mirrored[row].item<std::int64_t>();
       answers.push_back({a, b, one});
-      answers.push_back({a, b, other});  // the answer to the mirrored pair, in terms of the first order
+      answers.push_back({a, b, other});  // the answer to the mirrored pair, in terms of the given order
       agreed += one == other ? 1 : 0;
       ++ranking.answers[static_cast<std::size_t>(a)];
       ++ranking.answers[static_cast<std::size_t>(b)];

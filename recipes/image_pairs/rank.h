@@ -20,7 +20,7 @@ using Judge = std::function<BothOrders(const at::Tensor& first, const at::Tensor
 
 struct Ranking {
   std::vector<double> strengths;      // see bradley_terry() in ranking.h
-  std::vector<std::int64_t> answers;  // the number of pairs of each image
+  std::vector<std::int64_t> answers;  // for each image, the number of pairs that contain it
   double agreement = 0;               // share of the pairs whose answer is the same in both orders
   std::int64_t pairs = 0;
 };

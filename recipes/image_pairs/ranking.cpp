@@ -13,7 +13,7 @@ constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
-// The logarithm of the probability of an answer about an image of score `s` and another one of score `other`.
+// The log-probability of an answer about an image with the score `s` and another image with the score `other`.
 double log_probability(std::int64_t answer, double s, double other, double d, double k) {
   constexpr double kFloor = 1e-12;
   const double at_most_second = sigmoid(-d + k * (other - s)), at_most_similar = sigmoid(d + k * (other - s));

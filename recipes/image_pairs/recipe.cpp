@@ -78,14 +78,15 @@ LossTerm weighted(LossTerm term, at::Tensor weight) {
   return term;
 }
 
-// Free memory on the device of the features, for this rank. Ranks on a CPU share the machine's memory; each GPU belongs to one
-// rank.
+// This rank's part of the free memory on the device that holds the features. Ranks on a CPU share the machine's memory; each GPU
+// belongs to one rank.
 double free_memory(at::Device device, const Ranks& ranks) {
   return static_cast<double>(device::free_tensor_memory(device)) / (device.is_cpu() ? ranks.local_world_size : 1);
 }
 
 // Returns the number of images in each call of a frozen tower, in a run with `pairs` pairs in a batch. On a CPU this is 1: the
-// 65 tokens of a single image keep a CPU busy, and more images at once would take as long for each. A GPU needs more images.
+// 65 tokens of a single image keep a CPU busy, and with more images at once each image would take as long. A GPU needs more
+// images.
 std::int64_t images_together(at::Device device, std::int64_t pairs) {
   constexpr std::int64_t kMost = 16;
   return device.is_cpu() ? 1 : std::min(kMost, 2 * pairs);
@@ -109,7 +110,7 @@ void add_losses_of_orders(const at::Tensor& logits, const at::Tensor& labels, st
 
 std::vector<Problem> ImagePairs::problems(const Sections& sections, const RunConfig&) {
   std::vector<Problem> problems = shape_problems(sections.recipe);
-  // Returns, because the length of a prompt follows from the number of an image's patches.
+  // The checks below need valid shapes, because the length of a prompt follows from the number of an image's patches.
   if (!problems.empty()) return problems;
   problems = prompt_problems(sections.recipe);
   if (sections.recipe.fold > sections.recipe.folds) {
@@ -140,8 +141,8 @@ void ImagePairs::before_training() {
   const optim::OptimConfig& rate = context_.config->optim;
   if (rate.min_learning_rate == 0 && rate.schedule != optim::ScheduleKind::constant)
     context_.note(
-        "optim.min_learning_rate is 0, which is a hundredth of optim.learning_rate here, as in LMOL; a tiny number, such as "
-        "1e-12, lets the rate fall to nothing");
+        "optim.min_learning_rate is 0, which means a hundredth of optim.learning_rate in this recipe, as in LMOL; a tiny number, "
+        "such as 1e-12, lets the rate fall to nothing");
   if (context_.places.plan_only) return;
   const bool passes = context_.config->data.bad_samples != data::BadSamples::fail;
   for (const std::string& text : look_at_images(files_->images, recipe_, passes)) context_.note(text);
@@ -171,8 +172,8 @@ PairModel& ImagePairs::model() {
   const Counts counts = parameter_counts(recipe_);
   const bool has_base = !recipe_.base_weights.empty();
   const auto& precision = context_.config->precision.dtype;
-  // The type of the frozen base. A base that comes from no file has no stored type. If the config demands bf16, such a base gets
-  // the type that a base from a file would have.
+  // The type of the frozen base. A base from a file has the type recipe.base_dtype. A base that comes from no file has this type
+  // only if the config demands bf16, otherwise fp32.
   const bool keeps_short = has_base || (!precision.is_auto() && precision.value() == Precision::bf16);
   const at::ScalarType type = is_frozen() && keeps_short ? type_of(recipe_.base_dtype) : at::kFloat;
   const double trained = counts.trained(is_frozen());
@@ -184,7 +185,7 @@ PairModel& ImagePairs::model() {
     recipe_.vision_activation = named.value_or(Activation::quick_gelu);
     if (named && *named != Activation::quick_gelu)
       context_.note("the tower's activation is " + config::write(*named).get<std::string>() +
-                    ", as config.json of recipe.base_weights names it");
+                    ", as config.json of recipe.base_weights says");
   }
   model_ = std::make_shared<PairModel>(recipe_, context_.seed, is_frozen(), context_.fused(), at::kCPU, type);
   if (has_base) context_.note(load_base(*model_, recipe_));
@@ -202,7 +203,7 @@ void ImagePairs::note_trained_parts() {
                                                 : "recipe.freeze_base=false"));
     return;
   }
-  // Weights of another run may be those of a base. They follow later.
+  // Weights of another run may include those of a base; they are loaded later.
   const bool is_random = recipe_.base_weights.empty() && context_.config->train.weights.empty() && !goes_on_;
   context_.note("tower and decoder are frozen" +
                 std::string(recipe_.freeze_base.is_auto() ? ": their weights come from recipe.base_weights" : "") +

@@ -16,7 +16,7 @@ namespace millrace::recipes::image_pairs {
 
 struct VisionBlock;
 
-// Its children have the names that the weights of "vision_tower" have in a published file.
+// Its children are named like the weights under "vision_tower" in a published file.
 class VisionTower : public torch::nn::Module {
  public:
   VisionTower(const RecipeConfig& config, const Projecting& projecting, const Making& how);

@@ -334,7 +334,7 @@ void add_resumes(std::vector<Row>& rows) {
     return words;
   };
   rows.push_back({"model_was_edited",
-                  {"the saved weights do not fit the model", "hidden.0.weight is [8,8], the model has [8,7]", "--fresh"},
+                  {"the saved weights do not fit the model", "hidden.0.weight is [8,8], but the model has [8,7]", "--fresh"},
                   Found::before,
                   1,
                   with("layer_too_narrow"),

@@ -60,7 +60,7 @@ TABLE = [
     Fault("a pair of a picture with itself", None, name_of(0), "are of an image with itself"),
     Fault("a copy in the validation under another name", None, "q00.png", "holds the same content as another file"),
 ]
-WRONG = Fault("a pair the wrong way round", None, "pairs.csv", "row 6: scores 0 and 6 give Second, the file says First")
+WRONG = Fault("a pair the wrong way round", None, "pairs.csv", "row 6: scores 0 and 6 give Second, but the file says First")
 
 
 class PlantedPicturesTest(PlantedTest):

@@ -113,7 +113,8 @@ void refuse_other_kinds(const Json& config, const stdfs::path& file) {
   for (const char* pattern : {"rank_pattern", "alpha_pattern"}) {
     if (config.contains(pattern) && !config[pattern].empty())
       throw SnapshotError(
-          {std::string(pattern) + " gives adapters different ranks or scales, but in Millrace all adapters have the same",
+          {std::string(pattern) +
+               " gives adapters different ranks or scales, but in Millrace all adapters have the same rank and scale",
            file.string(), "train adapters of one rank and one lora_alpha"});
   }
 }
@@ -123,8 +124,9 @@ void check_config(const Json& theirs, const RecipeConfig& ours, const stdfs::pat
   const auto compare = [&](const char* key, double value) {
     const Json other = theirs.value(key, Json());
     if (!other.is_number() || other.get<double>() != value)
-      throw SnapshotError({"the adapters have " + std::string(key) + " " + other.dump() + ", the model has " + Json(value).dump(),
-                           file.string(), "set recipe.lora_" + std::string(*key == 'r' ? "r" : "alpha") + "=" + other.dump()});
+      throw SnapshotError(
+          {"the adapters have " + std::string(key) + " " + other.dump() + ", but the model has " + Json(value).dump(),
+           file.string(), "set recipe.lora_" + std::string(*key == 'r' ? "r" : "alpha") + "=" + other.dump()});
   };
   compare("r", static_cast<double>(ours.lora_r));
   compare("lora_alpha", ours.lora_alpha);
@@ -282,16 +284,16 @@ std::string read_adapter(PairModel& model, const stdfs::path& from) {
     const auto it = wanted.find(name);
     if (it == wanted.end())
       throw SnapshotError(
-          {"the file has " + quoted(name) + " of shape " + shape_text(value) + ", the model has nothing of that name",
+          {"the file has " + quoted(name) + " of shape " + shape_text(value) + ", but the model has nothing of that name",
            file.string(), "add " + quoted(projection_of(name)) + " to recipe.lora_targets"});
     if (it->second.sizes() != value.sizes())
-      throw SnapshotError(
-          {"the adapter's " + quoted(name) + " has shape " + shape_text(value) + ", the model expects " + shape_text(it->second),
-           file.string(), "set recipe.lora_r and the sizes in section recipe to those of the adapter"});
+      throw SnapshotError({"the adapter's " + quoted(name) + " has shape " + shape_text(value) + ", but the model expects " +
+                               shape_text(it->second),
+                           file.string(), "set recipe.lora_r and the sizes in section recipe to those of the adapter"});
   }
   for (const auto& [name, value] : wanted) {
     if (!stored.contains(name))
-      throw SnapshotError({"the file has no " + quoted(name) + ", the model expects it of shape " + shape_text(value),
+      throw SnapshotError({"the file has no " + quoted(name) + ", but the model expects it with shape " + shape_text(value),
                            file.string(), "set recipe.lora_targets and recipe.lora_vision to those of the adapter"});
   }
   for (auto& [name, value] : wanted) value.copy_(stored.at(name));

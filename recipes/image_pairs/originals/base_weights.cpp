@@ -65,7 +65,7 @@ Activation activation_named(const Json& word, const stdfs::path& path) {
   const auto known = config::detail::Codec<Activation>::type().words;
   const std::string text = word.is_string() ? word.get<std::string>() : word.dump();
   if (std::ranges::find(known, text) != known.end()) return config::detail::Codec<Activation>::read(word);
-  throw refused("the tower's activation is " + quoted(text) + ", the model has " + joined(known, ", "), path,
+  throw refused("the tower's activation is " + quoted(text) + ", but the model supports " + joined(known, ", "), path,
                 "set recipe.vision_activation to the right one, or use the weights of another tower");
 }
 
@@ -104,7 +104,7 @@ void open_folder(std::vector<File>& files, const stdfs::path& folder) {
     for (auto& [shard, names] : read_index(index)) {
       if (!stdfs::exists(folder / shard, none))
         throw refused("the index names the file " + quoted(shard) + " with " + std::to_string(names.size()) +
-                          " weights, which does not exist",
+                          " weights, but the file does not exist",
                       index, "download that file too, and put it next to the index");
       open_file(files, folder / shard, std::move(names));
     }
@@ -145,15 +145,15 @@ class Loading {
       if (it != places_.end()) {
         check_one(name, value, it->second);
       } else if (part_of(name) != Part::projector || projector_) {
-        throw refused("the weights have no " + quoted(name) + ", the model expects it of shape " + shape_text(value), given(),
-                      kAnotherModel);
+        throw refused("the weights have no " + quoted(name) + ", but the model expects it with shape " + shape_text(value),
+                      given(), kAnotherModel);
       }
     }
   }
 
   void read() {
     const at::NoGradGuard no_grad;
-    // Reads each file from beginning to end, which is fastest on a disk.
+    // Reads the weights in the order of files and offsets, because reading a file from beginning to end is fastest on a disk.
     std::map<std::pair<const format::SafetensorsFile*, std::uint64_t>, const std::string*> in_order;
     for (const auto& [name, place] : places_) in_order.emplace(std::pair(place.file, place.tensor->offset), &name);
     for (const auto& [where, name] : in_order) read_one(places_.at(*name), wanted_.at(*name));
@@ -198,7 +198,7 @@ class Loading {
     const stdfs::path& path = place.file->path();
     if (!wanted_.contains(name))
       throw refused("the weights have " + quoted(place.tensor->name) + " of shape " + to_text(place.tensor->shape) +
-                        ", the model has nothing of that name",
+                        ", but the model has nothing of that name",
                     path, kAnotherModel);
     const auto [it, is_new] = places_.emplace(name, place);
     if (!is_new)
@@ -211,19 +211,19 @@ class Loading {
     const Counts counts = parameter_counts(config_);
     throw refused("the weight " + quoted(place.tensor->name) + " is stored in 4 or 8 bits, but the model takes 16 or 32 bits",
                   place.file->path(),
-                  "give the weights that were not quantised yet; as bf16, tower and decoder take " +
+                  "give the weights as they were before quantisation; as bf16, tower and decoder take " +
                       human_bytes(2 * (counts.vision + counts.decoder)));
   }
 
   static void check_one(const std::string& name, const at::Tensor& value, const Place& place) {
     const Shape expected(value.sizes().begin(), value.sizes().end());
     if (place.tensor->shape != expected)
-      throw refused("the weight " + quoted(name) + " has shape " + to_text(place.tensor->shape) + ", the model expects " +
+      throw refused("the weight " + quoted(name) + " has shape " + to_text(place.tensor->shape) + ", but the model expects " +
                         to_text(expected),
                     place.file->path(), kAnotherModel);
     if (!at::isFloatingType(scalar_type_of(place.tensor->dtype)))
       throw refused("the weight " + quoted(name) + " is of type " + std::string(name_of(place.tensor->dtype)) +
-                        ", the model expects floating-point numbers",
+                        ", but the model expects floating-point numbers",
                     place.file->path(), "save it as bf16, f16 or f32");
   }
 

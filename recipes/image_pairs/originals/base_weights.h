@@ -13,8 +13,8 @@ namespace millrace::recipes::image_pairs {
 inline constexpr std::int64_t kLoadingBytes = std::int64_t{16} << 20;
 
 // The activation of the tower according to the config.json next to recipe.base_weights ("hidden_act" in its vision_config, or at
-// the top level in the config of a vision model). nullopt without recipe.base_weights, without such a file, or if the file does
-// not say. Throws SnapshotError for a name that Activation lacks, and for a file that is not a JSON object.
+// the top level in the config of a vision model). nullopt without recipe.base_weights, without such a file, or if the file names
+// no activation. Throws SnapshotError for a name that Activation lacks, and for a file that is not a JSON object.
 [[nodiscard]] std::optional<Activation> activation_of_base(const RecipeConfig& config);
 
 // Copies the weights in the files of recipe.base_weights: safetensors files, and folders with model.safetensors, or with

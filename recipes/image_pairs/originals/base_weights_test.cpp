@@ -176,7 +176,7 @@ TEST_F(BaseWeights, TheTowersActivationIsWhatTheirConfigNames) {
     return refusal<SnapshotError>([&] { (void)activation_of_base(config); });
   };
   EXPECT_THAT(refusal_of(R"({"vision_config": {"hidden_act": "relu"}})"),
-              AllOf(HasSubstr("the tower's activation is \"relu\", the model has quick_gelu, gelu, gelu_pytorch_tanh"),
+              AllOf(HasSubstr("the tower's activation is \"relu\", but the model supports quick_gelu, gelu, gelu_pytorch_tanh"),
                     HasSubstr("config.json"), HasSubstr("recipe.vision_activation")));
   EXPECT_THAT(refusal_of(R"({"vision_config": {"hidden_act": 3}})"), HasSubstr("the tower's activation is \"3\""));
   EXPECT_THAT(refusal_of("[1"), HasSubstr("the file is not a JSON object"));

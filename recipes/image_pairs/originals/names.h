@@ -12,7 +12,7 @@ namespace millrace::recipes::image_pairs {
 // Returns the name that a weight has in PairModel: "model.language_model.layers.0.…" and "model.layers.0.…" (in the file of a
 // decoder) become "language_model.model.layers.0.…", and so on. Unknown names are returned unchanged.
 [[nodiscard]] std::string published_name(std::string_view name);
-// Returns the newest of a weight's names, which Python's modules and adapters in PEFT's files have.
+// Returns the newest name of a weight, as modules in Python and adapters in PEFT's files have it.
 [[nodiscard]] std::string module_name(std::string_view published);
 
 // Returns the number of the block of the vision tower to which the weight belongs; nullopt if the weight is not in such a block.

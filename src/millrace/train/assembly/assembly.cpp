@@ -28,7 +28,8 @@ namespace {
 void check_averaging(const DistributedConfig& config) {
   if (config.average_every == 1 || !(config.shard_optimizer || config.compress)) return;
   throw ConfigError(
-      {"with distributed.average_every no gradients are sent that could be compressed, and each rank needs the whole optimiser",
+      {"with distributed.average_every, no gradients are sent, so none can be compressed, and each rank needs the whole "
+       "optimiser",
        "distributed.average_every with distributed." + std::string(config.shard_optimizer ? "shard_optimizer" : "compress"),
        "leave one of the two at its default"});
 }

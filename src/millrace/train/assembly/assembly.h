@@ -48,7 +48,7 @@ class Assembly {
   void limit_trials(std::function<double()> clock = steady_seconds);
   void decide();  // chooses kernels, number format and layout, by trials if the config leaves them open; the same on all ranks
   void decide_memory();   // chooses what the backward pass recomputes
-  void note_undecided();  // called instead of the two above: writes into the plan what trials would decide
+  void note_undecided();  // called instead of decide() and decide_memory(): writes into the plan what trials would decide
   // Called by decide() before the first bf16 step on a CPU: tests the step's convolutions in a separate process and works around
   // the faults found (device/convolution_guard.h).
   void try_convolutions();

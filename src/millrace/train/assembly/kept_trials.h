@@ -47,7 +47,7 @@ class KeptTrials {
 
 // True if `result` has the form that trials of whole steps keep: {value, reason}.
 [[nodiscard]] bool is_verdict(const std::optional<Json>& result);
-inline constexpr const char* kOfAnEarlierRun = "; measured by an earlier run of this shape here";
+inline constexpr const char* kOfAnEarlierRun = "; measured by an earlier run with this shape on this machine";
 
 // The name of a trial of whole steps in KeptTrials. It consists of `what` (the subject of the trial), the number format if that
 // matters, and a hash of everything that the step depends on. The hash covers the recipe, the shapes of the model's parameters

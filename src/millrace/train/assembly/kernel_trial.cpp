@@ -178,7 +178,8 @@ void Assembly::try_kernels() {
   }
   for (auto& [format, choices] : kernel_choices_) {
     for (KernelChoice& choice : choices) {
-      if (!goes_on) choice.reason += "; tried again: the run began on " + before.tried_on + ", this machine has " + here;
+      if (!goes_on)
+        choice.reason += "; tried again, because the run began on " + before.tried_on + " and this machine has " + here;
     }
   }
   kernel_choices_ = choices_in(setup_.agreement().from_root(json_of(kernel_choices_)));

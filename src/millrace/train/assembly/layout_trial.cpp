@@ -52,7 +52,7 @@ LayoutVerdict judge_layouts(const LayoutRounds& plain, const LayoutRounds& last)
                        " contiguous"};
   }
   if (const precision::Trial worst = worst_of(last); !(worst.worst_gradient <= precision::kWorstGradient)) {
-    return {false, "the gradient of " + worst.worst_parameter + " of a trial step in channels-last layout differs by " +
+    return {false, "in a trial step, the gradient of " + worst.worst_parameter + " in channels-last layout differs by " +
                        percent(worst.worst_gradient) + " from that in contiguous layout"};
   }
   const Comparison found = precision::compare_times(last, plain);

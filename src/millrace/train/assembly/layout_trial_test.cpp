@@ -55,9 +55,10 @@ TEST(LayoutTrial, ValuesThatDifferAreOut) {
   once[2].worst_parameter = "layer2.conv1.weight";
   const LayoutVerdict verdict = judge_layouts(rounds(100, 2), once);
   EXPECT_FALSE(verdict.channels_last);
-  EXPECT_EQ(verdict.reason,
-            "the gradient of layer2.conv1.weight of a trial step in channels-last layout differs by 50 % from that in contiguous "
-            "layout");
+  EXPECT_EQ(
+      verdict.reason,
+      "in a trial step, the gradient of layer2.conv1.weight in channels-last layout differs by 50 % from that in contiguous "
+      "layout");
 }
 
 }  // namespace

@@ -34,7 +34,7 @@ class Loaders {
   // Number of steps of a run of this length.
   [[nodiscard]] std::int64_t total_steps(std::int64_t epochs, std::int64_t max_steps) const;
   [[nodiscard]] std::int64_t global_batch() const;   // rows in one step, over all data sets, ranks and accumulated batches
-  [[nodiscard]] std::uint64_t buffer_bytes() const;  // memory of both loaders: batches being made and used
+  [[nodiscard]] std::uint64_t buffer_bytes() const;  // memory of both loaders' batches that are being made or used
 
  private:
   void choose_cache(data::Pipeline& training, data::Pipeline& held_out);

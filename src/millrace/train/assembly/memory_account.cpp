@@ -9,7 +9,7 @@ namespace {
 
 constexpr double kSmallestShare = 0.01;  // a part is listed if it is at least this share of the peak
 
-constexpr std::ptrdiff_t kOfTensors = 5;  // the number of parts, at the beginning of parts(), that consist of tensors
+constexpr std::ptrdiff_t kOfTensors = 5;  // the number of parts that consist of tensors; they are the first in parts()
 
 double as_double(std::uint64_t bytes) { return static_cast<double>(bytes); }
 

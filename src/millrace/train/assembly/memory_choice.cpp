@@ -34,8 +34,8 @@ std::optional<StepProfile> profile(Stepper& stepper, const Batch& batch, const R
   return std::nullopt;
 }
 
-// Plans which blocks to recompute, and checks the predicted memory by trials. The prediction is a sum over blocks. It can't know
-// that two neighbouring blocks save the same tensor or share it.
+// Plans which blocks to recompute, and checks the predicted memory by trials. The prediction is a sum over blocks. The sum
+// ignores that two neighbouring blocks may share a saved tensor.
 memory::Planner::RecomputePlan confirmed(Stepper& stepper, const Batch& batch, const Planner& planner, std::uint64_t budget,
                                          bool with_gradients) {
   constexpr int kMostTrials = 4;
@@ -148,7 +148,7 @@ MemoryChoice try_memory(Stepper& stepper, const Batch& batch, const MemoryConfig
                   ", and would take " + bytes_text(planner.plain_bytes()) + " without recompute, which costs " +
                   fixed(plan.extra_ms, 1) + " ms";
   if (!plan.fits) {
-    choice.reason += "; recompute can't save more" + (plan.peak_in.empty() ? "" : ", the peak is " + plan.peak_in) + ": ";
+    choice.reason += "; recompute can't save more" + (plan.peak_in.empty() ? "" : ", because the peak is " + plan.peak_in) + ": ";
     if (const auto smaller = micro_batches_that_fit(stepper, batch, budget)) {
       const std::int64_t count = smaller->first * config.micro_batches;
       choice.reason += "--memory.micro_batches=" + std::to_string(count) + " takes " + bytes_text(smaller->second);

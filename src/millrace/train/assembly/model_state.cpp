@@ -142,7 +142,7 @@ void load_model_tensors(torch::nn::Module& model, const std::map<std::string, Te
     if (it == all.end()) {
       problems.push_back(name + " is missing");
     } else if (it->second.sizes() != target.sizes()) {
-      problems.push_back(name + " is " + shape_text(it->second) + ", the model has " + shape_text(target));
+      problems.push_back(name + " is " + shape_text(it->second) + ", but the model has " + shape_text(target));
     } else {
       target.copy_(it->second);
     }

@@ -23,7 +23,7 @@ enum class DryRun : std::uint8_t {
 };
 
 struct RunRequest {
-  const Entry* entry = nullptr;  // required
+  const Entry* entry = nullptr;  // must not be null
   config::Resolved config;
   std::string preset;                     // "" = no preset
   std::vector<std::string> command_line;  // kept in the log; empty for a program that calls the library
@@ -34,7 +34,7 @@ struct RunRequest {
   bool verbose = false;                                                      // the plan shows lists in full instead of their
                                                                              // sizes
   DryRun dry_run = DryRun::no;                                               // what to do instead of training
-  telemetry::Console* console = nullptr;                                     // required
+  telemetry::Console* console = nullptr;                                     // must not be null
   Fs* fs = nullptr;                                                          // null = Fs::real()
 };
 

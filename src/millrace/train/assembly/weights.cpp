@@ -85,10 +85,10 @@ Best best_of(Fs& fs, const std::filesystem::path& run, const snapshot::Content& 
   try {
     const bool is_of_it = summary.is_object() && summary.value("steps", Json()) == newest.step && summary.contains("metrics");
     if (is_of_it && summary.contains("best")) return best_in(summary["best"]);
-    // The names in a summary of an earlier version.
+    // Summaries of earlier versions have these names.
     if (is_of_it) return best_of(summary["metrics"], judge, "/best", "/best_step");
     return trainer == nullptr ? Best() : best_of(trainer->json.at("metrics"), judge, "/1", "/2");
-  } catch (const Json::exception&) {  // another program wrote the file
+  } catch (const Json::exception&) {  // ignored, because another program wrote the file
     return {};
   }
 }
@@ -129,7 +129,7 @@ void require_reachable(const std::filesystem::path& snapshots) {
 
 [[noreturn]] void no_snapshot(const std::filesystem::path& run, const std::string& passed_over) {
   throw SnapshotError({"there is no valid snapshot in " + run.string(), passed_over.empty() ? "--from" : passed_over,
-                       "give a snapshot, a .safetensors or .pt file, or the folder of a run that has saved"});
+                       "give a snapshot, a .safetensors or .pt file, or the folder of a run that has saved a snapshot"});
 }
 
 // The weights of a run's best snapshot, or of its newest complete snapshot if the best one is missing or incomplete.

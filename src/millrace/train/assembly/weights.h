@@ -18,7 +18,7 @@ struct Weights {
                                           // the averages
   State recipe;                           // the part of the snapshot that belongs to the recipe; empty for a file of tensors
   Json frozen;                            // see record_of_frozen() in model_state.h; null if no weights were left out
-  Json values = Json::object();           // numbers and texts that a file holds next to its tensors, by name; metadata
+  Json values = Json::object();           // numbers, texts and other metadata that a file holds next to its tensors, by name
   std::filesystem::path path;             // snapshot folder or file
   std::filesystem::path run;              // folder of the run to which the snapshot belongs; "" for a file of tensors
   std::string which;                      // a line for the user: "best snapshot, step 600 of runs/x"

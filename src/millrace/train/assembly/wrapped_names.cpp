@@ -45,8 +45,8 @@ std::string pass_over_wrappers(Tensors& all, const Wanted& wanted) {
   }
   if (prefixes.size() > kShown) notice += " and " + std::to_string(prefixes.size() - kShown) + " more";
   if (const std::size_t others = all.size() - taken.size(); others > 0)
-    notice += "; " + std::to_string(others) + (others == 1 ? " tensor" : " tensors") +
-              " of the file that the model does not have " + (others == 1 ? "is" : "are") + " ignored";
+    notice += "; " + std::to_string(others) + (others == 1 ? " tensor" : " tensors") + " of the file " +
+              (others == 1 ? "is" : "are") + " ignored, because the model does not have " + (others == 1 ? "it" : "them");
   all = std::move(taken);
   return notice;
 }

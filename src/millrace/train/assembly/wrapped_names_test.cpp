@@ -47,7 +47,7 @@ TEST(WrappedNames, WhatIsNotClearStaysAsItIs) {
 TEST(WrappedNames, OtherTensorsOfTheFileAreCounted) {
   Tensors all = with("module.");
   all["optimizer.state.0.exp_avg"] = at::zeros({2});
-  EXPECT_THAT(pass_over_wrappers(all, kWanted), HasSubstr("1 tensor of the file that the model does not have is ignored"));
+  EXPECT_THAT(pass_over_wrappers(all, kWanted), HasSubstr("1 tensor of the file is ignored, because the model does not have it"));
   EXPECT_EQ(all.size(), 2U);
 }
 

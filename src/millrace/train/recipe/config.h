@@ -105,14 +105,15 @@ struct MemoryConfig {
                              "memory.budget needs, all if memory runs out."),
         field<&C::budget>("Memory limit for tensors in a step: bytes (800 MB) or a share of a step's memory without recompute "
                           "(60%). Empty: no budget."),
-        field<&C::limit>("Memory limit for tensors on a CPU, in bytes (2 GB); a step that exceeds it is repeated with less. auto "
-                         "= the whole process may use nine tenths of the memory that is free at the start."),
+        field<&C::limit>(
+            "Memory limit for tensors on a CPU, in bytes (2 GB); a step that exceeds it is repeated with less memory. auto "
+            "= the whole process may use nine tenths of the memory that is free at the start."),
         field<&C::micro_batches>("Number of micro-batches into which each batch is cut; only one at a time is in memory, and the "
                                  "result is that of the whole batch. A run doubles the number when memory runs out.")
             .min(1),
         field<&C::offload>("On a GPU, activations of at least this size (1 MB) are kept in host memory. Empty: off."),
-        field<&C::cleanup_every>("Steps between two returns of the allocator's free memory to the system or the device; 0 = only "
-                                 "when memory runs out, because returning and requesting memory takes time.")
+        field<&C::cleanup_every>("Every this many steps the allocator gives free memory back to the system or the device; 0 = "
+                                 "only when memory runs out, because returning and requesting memory takes time.")
             .min(0)
             .free_on_resume()};
   }
@@ -200,7 +201,8 @@ struct SnapshotConfig {
         field<&C::max_lag>("Largest number of steps that training may take while a snapshot is being written; then training "
                            "waits. A crash loses at most the steps between two snapshots plus these.")
             .min(0),
-        field<&C::on_error>("If a snapshot can't be written: warn and continue, or stop. The final snapshot must be written."),
+        field<&C::on_error>("If a snapshot can't be written: warn and continue, or stop. If the final snapshot can't be written, "
+                            "the run always fails."),
         field<&C::frozen>("Weights that are not trained: keep = each snapshot has them; leave_out = snapshots have their names "
                           "and hashes only, and the recipe loads the weights.")};
   }
@@ -317,8 +319,8 @@ struct DistributedConfig {
             .min(0)
             .unit("bytes")
             .free_on_resume(),
-        field<&C::compress>(
-            "Send fp32 gradients as bf16 and add them in bf16: half the bytes, for slow networks. Needs buckets."),
+        field<&C::compress>("Send fp32 gradients as bf16 and add them in bf16: half the bytes, for slow networks. Needs "
+                            "distributed.bucket_bytes above 0."),
         field<&C::shard_optimizer>(
             "Each rank keeps the optimiser's state of its share of the parameters, updates these and sends them to the others "
             "(ZeRO stage 1). The weights are equal to the bit, and each rank needs less memory."),
@@ -361,7 +363,7 @@ struct RunNames {
     using C = RunNames;
     using config::field;
     return std::tuple{
-        field<&C::dir>("Run folder (--run); the same folder again resumes. Empty: runs/<recipe>/<name or date-time>."),
+        field<&C::dir>("Run folder (--run); a run that it already holds is resumed. Empty: runs/<recipe>/<name or date-time>."),
         field<&C::parent>("Folder of the run folders. Empty: runs/<recipe>."),
         field<&C::name>("Name of the run folder below run.parent.")};
   }
@@ -402,7 +404,7 @@ struct RunConfig {
 
 }  // namespace millrace
 
-// config.cpp instantiates these templates once for all files, because an instantiation takes a compiler seconds.
+// config.cpp instantiates these templates once for all files, because each instantiation adds seconds to a file's compilation.
 namespace millrace::config {
 extern template RunConfig read<RunConfig>(const Json&);
 extern template DataConfig read<DataConfig>(const Json&);

@@ -43,8 +43,8 @@ struct BenchShape {
 // A tensor that Recipe::predict() takes or returns.
 struct PredictField {
   std::string name;
-  DType dtype = DType::f32;  // type of the field; an input of another width of the same kind (integer, real, complex) is
-                             // converted, as are integers for a real field
+  DType dtype = DType::f32;  // type of the field; an input of the same kind (integer, real, complex) but another width is
+                             // converted, and so are integers for a real field
   std::string shape;         // "[rows,2]": rows are the first axis; a number is checked, a word stands for any size
   std::string help;          // unit and meaning
 };
@@ -114,11 +114,11 @@ struct Entry {
       make_data_with;
   // The data options with which a run makes its sample data if its config names no input. Null = no options.
   std::function<DataOptions(const Json& config)> data_options_of;
-  // Prepares the weights of a file that was not written by a run, and may be another program's, before they are loaded into the
-  // model. Removes from `weights` the tensors that the model computes itself, and keeps the file's other contents (such as a
-  // vocabulary). Sets the keys of `config` that the file determines. Returns a line for each thing that was done. Throws
-  // ConfigError if the user set such a key to another value, and DataError if the file does not fit this recipe. Null = files
-  // are used unchanged.
+  // Prepares the weights of a file before they are loaded into the model, if the file was not written by a run (it may be
+  // another program's). Removes from `weights` the tensors that the model computes itself, and keeps the file's other contents
+  // (such as a vocabulary). Sets the keys of `config` that the file determines. Returns a line for each thing that was done.
+  // Throws ConfigError if the user set such a key to another value, and DataError if the file does not fit this recipe. Null =
+  // files are used unchanged.
   std::function<std::vector<std::string>(Weights& weights, config::Resolved& config)> adopt_weights;
   // Completes weights that are exported to another program: adds the further tensors that files of that program hold. Returns
   // notes for the user, a line each.

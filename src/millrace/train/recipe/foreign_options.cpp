@@ -35,7 +35,7 @@ Json ways_of_benchmark(const Json& value) {
   throw std::invalid_argument("cudnn_benchmark");
 }
 
-// A number of steps from another trainer's option: the number that is given, or `usual` for true.
+// The number of steps that another trainer's option asks for: the given number, or `usual` if the value is true.
 Json steps_or(int usual, const Json& value) {
   if (asks_for_nothing(value)) return 0;
   return value == Json(true) || is_one_of(value, {"true", "True", "yes"}) ? Json(usual) : value;

@@ -33,8 +33,8 @@ struct RecipeFolders {
   std::filesystem::path new_files;     // files that must stay in the run folder are written here before the first step; empty: no
                                        // such files may be written
   std::filesystem::path cache_folder;  // where token files and the like are kept; empty: no cache
-  bool writes = true;                  // false: the command only looks; nothing is written anywhere, but caches may be read
-  bool plan_only = false;              // true: no step follows, so the recipe may skip a fit that only steps need
+  bool writes = true;                  // false: nothing may be written anywhere, but caches may be read
+  bool plan_only = false;              // true: no step follows, so the recipe need not fit what only steps use
 };
 
 // The values that the trainer passes to a recipe's constructor.
@@ -67,7 +67,7 @@ class HostNumber {
     if (is_read_ != nullptr) *is_read_ = true;
     return value_;
   }
-  // True if value > limit. Once this is true it stays true, so the step is not recorded again.
+  // True if value > limit. The number only grows, so a true answer never changes and causes no new recording.
   [[nodiscard]] bool is_above(T limit) const { return value_ > limit || static_cast<T>(*this) > limit; }
 
  private:
@@ -114,8 +114,8 @@ struct Objective {
   std::function<void(const StepContext& context)> after_update = nullptr;
   // Empty if the sums and counts of this loss add up when a batch is cut into micro-batches; the rehearsal checks that
   // (train/run/loss_check.h). Otherwise the reason why they do not add up, such as "each row is compared with all others"; it is
-  // shown before the first step. Then every cut of a batch changes the result: into micro-batches, over ranks, or after memory
-  // ran out.
+  // shown before the first step. Then every cut of a batch changes the result, whether into micro-batches, over ranks, or after
+  // memory ran out.
   std::string whole_batch = "";
 };
 
@@ -135,12 +135,12 @@ struct TextTable {
 // The contents of a line of the log, from which a recipe writes a log in its own format: see StepLog.
 struct LoggedStep {
   std::int64_t step = 0;  // steps made so far
-  double epoch = 0;       // passes over the training data so far, with the fraction
+  double epoch = 0;       // passes over the training data so far, including the fraction of the present pass
   std::int64_t rows = 0;  // samples since the last log line
   double seconds_per_step = 0;
   std::uint64_t memory_bytes = 0;  // bytes of tensors on the device now
-  // Means since the last log line of losses, their terms and, with log.train_metrics, "train/<metric>"; the names are those of
-  // log.jsonl.
+  // Name -> mean since the last log line, for the losses, their terms and, with log.train_metrics, "train/<metric>". The names
+  // are those of log.jsonl.
   std::map<std::string, double, std::less<>> means;
   // Values of the first objective: the learning rate of each of its parameter groups, and the norm of its last gradient.
   std::vector<double> learning_rates;
@@ -162,13 +162,13 @@ struct Shrink {
   double part = 0.5;    // the memory for a step's samples after the change, as a share of the memory before
 };
 
-// The first objective's loss for the best answer that ignores the input, such as the frequency of each class.
+// The first objective's loss for the best answer that does not depend on the input, such as the frequencies of the classes.
 struct BlindAnswer {
   double loss = 0;
   std::string what;  // "the entropy of the training text's tokens"
 };
 
-// An axis of a field after its rows: index i has the coordinate first + i * step.
+// An axis of a field, after the axis of its rows: index i has the coordinate first + i * step.
 struct FieldAxis {
   std::string label;  // "frequency"
   std::string unit = "";
@@ -187,11 +187,12 @@ struct Facts {
   double units_per_sample = 1.0;      // number of rate_units in a sample
   std::vector<std::string> history;   // metrics that get a column in history.csv; empty: those that the console shows
   std::string metric_tags;            // prefix of validation metrics' names in event files, e.g. "val/"
-  std::string frozen_source;          // where the weights that are not trained come from; kept with snapshot.frozen=leave_out
+  std::string frozen_source;          // where the weights that are not trained come from; snapshots name it with
+                                      // snapshot.frozen=leave_out
   Json lines = Json::object();        // name -> value: additional lines of the plan, e.g. {"vocabulary": 65}
   std::string read_as = "";  // how the data is read, in one line: axes, units, orientation, clock, encoding; "": the sources' own
                              // description
-  std::map<std::string, FieldWords> fields = {};  // axes and values of the batches' fields, as prepare() returns them;
+  std::map<std::string, FieldWords> fields = {};  // field name -> axes and values, for the fields that prepare() returns;
                                                   // sources add names of values
   std::optional<StepLog> step_log = std::nullopt;
   std::vector<Shrink> shrinks = {};

@@ -45,8 +45,8 @@ Message message_of_other() {
   }
 }
 
-// The message of the current exception, if the recipe's author can fix its cause. Rethrows all other exceptions: Millrace's own
-// errors, which are complete, file errors, out-of-memory, a lost device.
+// The message of the current exception, if the recipe's author can fix its cause. Rethrows all other exceptions: file errors,
+// out-of-memory, a lost device, and Millrace's own errors, whose messages are complete.
 Message caught_message() {
   try {
     throw;
@@ -256,7 +256,7 @@ data::Pipeline RecipeGuard::test_data() {
     check_pipeline(made);
     return made;
   });
-  datasets_.at(1) = pipeline.datasets;  // the test data too, because batches of test data have Split::validation
+  datasets_.at(1) = pipeline.datasets;  // also for test data, because batches of test data have Split::validation
   return pipeline;
 }
 

@@ -101,8 +101,9 @@ void StrayLeaves::refuse(const Batch& batch) const {
                          " a gradient, but no optimiser updates and no snapshot keeps " + (one ? "it" : "them"),
                      "objective " + quoted(held.front()->objective) + ", " + to_text(batch.origin()) +
                          "\nlikely a layer that was not registered",
-                     layer_of(held) + " in the constructor of model() or of a module below it; register layers that must not be "
-                                      "trained too, with set_requires_grad(false)"});
+                     layer_of(held) +
+                         " in the constructor of model() or of a module below it; also register layers that must not "
+                         "be trained, with set_requires_grad(false)"});
 }
 
 }  // namespace millrace

@@ -21,7 +21,7 @@ namespace millrace {
 class StrayLeaves {
  public:
   explicit StrayLeaves(const torch::nn::Module& model);
-  void look(const std::string& objective, const Loss& loss);  // before the backward pass
+  void look(const std::string& objective, const Loss& loss);  // called before the backward pass
   // Called after the backward pass, when the graphs are gone. Throws RecipeError if a collected leaf still exists, because then a
   // layer of the recipe holds it; the error has the leaf's shape and the line that would register its likely layer. A leaf that a
   // loss makes for itself (such as an input whose gradient it takes) no longer exists here. Fields of `batch` are not counted.

@@ -21,7 +21,8 @@ inline constexpr const char* kHistoryBefore = "history.csv.old";  // the earlier
 inline constexpr const char* kSnapshots = "snapshots";
 inline constexpr const char* kPictures = "pictures";
 inline constexpr const char* kProfile = "profile";    // traces
-inline constexpr const char* kBranches = "branches";  // snapshots that a run left behind when it was resumed from an older one
+inline constexpr const char* kBranches = "branches";  // snapshots that a run left behind when it was resumed from an older
+                                                      // snapshot
 inline constexpr const char* kOldRun = ".old-run";  // the old run that --fresh replaces, until the new run has saved a snapshot;
                                                     // if the name is taken, ".old-run-2" …
 

@@ -26,7 +26,7 @@ namespace {
 
 namespace stdfs = std::filesystem;
 
-constexpr std::string_view kStaging = ".new-";  // followed by the process id
+constexpr std::string_view kStaging = ".new-";  // prefix of a staging folder's name; the process id follows
 // a folder with a staging folder's name but without this file is not Millrace's
 constexpr const char* kStagingMark = ".made-by-millrace";
 
@@ -46,8 +46,8 @@ stdfs::file_type type_of(const stdfs::path& path) {
 
 bool is_there(const stdfs::path& path) { return type_of(path) != stdfs::file_type::not_found; }
 
-// The name under which this process would keep a history.csv with other columns, see format::CsvWriter. The record gets the
-// name before the file exists, so that a file of the user with a similar name never becomes the run's.
+// The name to which this process would rename a history.csv with other columns (see format::CsvWriter). The run's record lists
+// the name before the file exists, so that a user's file with a similar name never becomes the run's.
 std::string next_kept_history(const stdfs::path& run) {
   const std::string first = run_files::kHistoryBefore;
   std::string name = first;
@@ -106,7 +106,7 @@ std::string joined_names(const std::vector<std::string>& names) {
 }  // namespace
 
 // The lock file <run>/lock, which is held for the life of the object. Its lines are the ids of the processes that worked in the
-// folder since the folder was last cleaned up. Below may be records of a crash or a signal before the first step.
+// folder since the folder was last cleaned up. Records of a crash or a signal before the first step may follow the ids.
 class RunFolder::Lock {
  public:
   // Locks the file. Returns null if the folder has disappeared.
@@ -321,7 +321,7 @@ void RunFolder::clear_leftovers() {
 
 std::vector<std::string> RunFolder::begin(std::optional<std::int64_t> branches_after) {
   std::vector<std::string> notices;
-  if (!is_run_) refuse_what_is_not_ours();  // again, because the user may have put a file here since the start
+  if (!is_run_) refuse_what_is_not_ours();  // checked again, because the user may have put a file here since the start
   try {
     clear_leftovers();
     if (is_run_ && fresh_) {
@@ -390,8 +390,7 @@ void RunFolder::remove(const std::string& name) {
 
 void RunFolder::look_after() {
   if (!has_begun_ || (lock_ != nullptr && lock_->is_in(path_))) return;
-  // The save that is under way has made the folder again if the folder has neither lock nor run.json. Any other folder is
-  // foreign.
+  // If the folder has neither lock nor run.json, the save that is under way has made it again. Any other folder is foreign.
   if (is_there(path_ / run_files::kLock) || is_there(path_ / run_files::kRun)) {
     throw UsageError({"the run folder " + path_.string() + " was replaced by another one during the run",
                       "nothing more is written there",

@@ -52,7 +52,7 @@ class RunFolder {
   std::filesystem::path staging();
 
   // Called before the first step. With --fresh, archives the old run. Otherwise, if `branches_after` is given, moves the
-  // snapshots of steps after it to a branch. Returns messages for the user. Throws UsageError.
+  // snapshots of steps after `branches_after` to a branch. Returns messages for the user. Throws UsageError.
   std::vector<std::string> begin(std::optional<std::int64_t> branches_after);
   [[nodiscard]] bool has_begun() const noexcept { return has_begun_; }
   // The path of a file that the run is about to write. Throws UsageError if the file exists and does not belong to the run.

@@ -56,7 +56,7 @@ FirstStart read_first_start(const std::filesystem::path& run_folder) {
   const std::filesystem::path file = run_folder / run_files::kLog;
   std::error_code code;
   if (!std::filesystem::is_regular_file(file, code)) return {};
-  constexpr std::streamsize kEnough = 4 << 20;  // bytes; a log may be long, and its first line may name all files of the data
+  constexpr std::streamsize kEnough = 4 << 20;  // bytes to read: a log may be long, and its first line may name all data files
   std::string head(kEnough, '\0');
   std::ifstream stream(file, std::ios::binary);
   stream.read(head.data(), kEnough);
@@ -104,7 +104,7 @@ void write_record(Fs& fs, const std::filesystem::path& run_folder, const RunReco
   Json json = {{"format", kFormat},         {"recipe", record.recipe},
                {"millrace", kVersion},      {"files", record.files},
                {"old_run", record.old_run}, {"replacement", kReplacements[static_cast<std::size_t>(record.replacement)]}};
-  // JSON can't hold a path that is not UTF-8. Without this value, relative paths of the config are looked up in the current
+  // JSON can't hold a path that is not UTF-8. Without started_in, relative paths of the config are looked up in the current
   // folder only.
   if (!record.started_in.empty() && !first_invalid_utf8(record.started_in)) json["started_in"] = record.started_in;
   write_atomically(fs, run_folder / run_files::kRun, json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");

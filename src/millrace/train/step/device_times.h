@@ -1,5 +1,5 @@
-// Measures how steps spend their time on a device that runs asynchronously to the host. In the accounts of the loop's thread
-// such a device's phases have only the times of launches. These classes replace those times by times on the device.
+// Measures how steps spend their time on a device that runs asynchronously to the host. The loop's thread can only time how long
+// it takes to launch a phase's work; these classes replace that time by the time that the work takes on the device.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace millrace {
 
-// Sums that only grow. They take plain numbers, so that tests need no device.
+// Sums of times, which only grow. Callers pass plain numbers, so tests need no device.
 class DeviceTimes {
  public:
   // A point in a step, in the order of launches. Work after the mark belongs to `phase`.

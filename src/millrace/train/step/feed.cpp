@@ -43,7 +43,7 @@ Feed::Feed(data::Loader& loader, Split split, std::unique_ptr<device::Copies> co
 
 std::optional<data::HostBatch> Feed::ask() {
   // The loader allows a consumer to hold one batch while the consumer asks for the next. If more than one copy is running, the
-  // device is two steps behind. This wait is then a wait for steps.
+  // device is two steps behind, so waiting for the oldest copy is waiting for a step.
   while (slots_ != nullptr && slots_->under_way() > 1) {
     const Account waiting(timeline_, Phase::backward);
     slots_->wait();
@@ -74,7 +74,7 @@ void Feed::look_ahead() noexcept {
     slots_->send(*ahead_);
     static const telemetry::Counter taken("batch_ahead");
     taken.add(1);
-    // ignored, because next() throws it: a sample can't be read, or there is no memory for another batch
+    // ignored, because next() throws the error again: a sample can't be read, or there is no memory for another batch
   } catch (const std::exception&) {
   }
 }

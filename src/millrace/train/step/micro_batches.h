@@ -34,9 +34,9 @@ struct BatchContext {
 // Receives each prepared micro-batch, which has at least one row.
 using MicroBatchVisitor = std::function<void(Batch batch, MicroPosition in_batch)>;
 
-// Brings the batch to the device, cuts it, prepares each micro-batch and passes it to `visit`, in order. If one of several groups
-// has no rows, Recipe::prepare and losses see its fields with zero rows. Returns the batch's number of rows. If
-// data.bad_samples=skip left no rows, returns 0 and calls nothing.
+// Brings the batch to the device, cuts it, prepares each micro-batch and passes it to `visit`, in order. If one of several
+// groups has no rows, Recipe::prepare and losses see its fields with zero rows. Returns the batch's number of rows. If
+// data.bad_samples=skip left no rows, returns 0 and does not call `visit`.
 std::int64_t for_each_micro_batch(const BatchContext& context, Batch batch, const MicroBatchVisitor& visit);
 std::int64_t for_each_micro_batch(const BatchContext& context, data::HostBatch host, const MicroBatchVisitor& visit);
 

@@ -10,7 +10,7 @@ void check_model_size(double parameters, double bytes, const std::string& keys) 
   const auto free = static_cast<double>(device::available_memory_bytes());
   if (bytes <= free) return;
   throw ConfigError(Message{"a model of " + significant(parameters, 3) + " parameters takes " + human_bytes(bytes) +
-                                " before its first step, " + human_bytes(free) + " are free",
+                                " before its first step, but only " + human_bytes(free) + " are free",
                             keys, "choose a smaller model, or free memory"});
 }
 

@@ -151,7 +151,7 @@ ObjectiveStep::Term& ObjectiveStep::term_of(const LossTerm& term, std::size_t of
 
 Loss ObjectiveStep::add(Loss loss, MicroPosition in_step) {
   const bool divides = in_step.only && loss.terms.size() > 1;
-  std::vector<std::pair<std::string, at::Tensor>> means;  // a sum of means for each pass
+  std::vector<std::pair<std::string, at::Tensor>> means;  // each pass's key and the weighted sum of its terms' means
   for (const LossTerm& given : loss.terms) {
     Term& term = term_of(given, loss.terms.size());
     at::Tensor mean = divides ? given.sum / or_one(given.count.detach()) : term.divided(given.sum);
@@ -190,7 +190,7 @@ Loss ObjectiveStep::add(Loss loss, MicroPosition in_step) {
   return loss;
 }
 
-// From here on the sums hold the gradients of each pass separately, and the parameters hold none.
+// From here on the sums hold the gradients of each pass separately, and the parameters have no gradients.
 void ObjectiveStep::separate(const std::string& key) {
   sums_->passes.push_back({.key = key, .gradients = {}});
   for (at::Tensor& parameter : parameters_) {

@@ -24,9 +24,9 @@ std::int64_t bytes_of(const std::vector<at::Tensor>& gradients) {
 
 bool is_own(std::string_view name) { return name.find('.') == std::string_view::npos; }
 
-// Appends the numbers of a term by which the spike rule judges, so that they are summed over the ranks. All ranks must judge by
-// the same numbers: if only some ranks skip a step, their weights drift apart. The weight is appended too, because a rank that
-// lacks the term does not know the weight.
+// Appends the numbers by which the spike rule judges a term, so that they are summed over the ranks. All ranks must judge by the
+// same numbers: if only some ranks skip a step, their weights drift apart. The weight is appended too, because a rank that lacks
+// the term does not know the weight.
 void add_seen(const LossTerm& seen, std::vector<at::Tensor>& all) {
   const auto wide = [](const at::Tensor& value) { return value.to(at::kDouble).reshape({}).clone(); };
   const at::Tensor count = wide(seen.count);
@@ -124,8 +124,8 @@ ObjectiveStep::Pass ObjectiveStep::undivided(const Term& first) const {
   return pass;
 }
 
-// Adds up over the ranks. Afterwards all ranks hold the same terms and passes, and each gradient belongs to the terms' sums over
-// all ranks.
+// Adds up gradients and counts over the ranks. Afterwards all ranks hold the same terms and passes, and each gradient belongs to
+// the terms' sums over all ranks.
 void ObjectiveStep::sum_over(Agreement& agreement) {
   if (agreement.alone()) return;
   if (gradient_sums_ && gradient_sums_->has_begun()) gradient_sums_->send();
@@ -148,7 +148,7 @@ void ObjectiveStep::sum_over(Agreement& agreement) {
     all.push_back(term.count.clone());
     if (spike_rule_) add_seen(term.seen, all);
   }
-  // The divisor of each term's sum relative to that of the first term, for terms that share a pass.
+  // Each term's divisor divided by the first term's, for terms that share a pass.
   std::vector<at::Tensor> shares;
   shares.reserve(terms.size());
   for (const Term& term : terms)

@@ -70,7 +70,7 @@ SlotMemory slot_memory(const DataConfig& config, c10::Device device, int ranks_h
   return {
       .arena = pinned_arena(backend, most, std::move(report)),
       .most_bytes = most,
-      .reason = "batches are copied from page-locked memory, at most a quarter of the free memory, while the device computes"};
+      .reason = "batches are copied from page-locked memory (at most a quarter of the free memory) while the device computes"};
 }
 
 }  // namespace millrace

@@ -1,4 +1,5 @@
-// Loader slots in page-locked memory. A device copies from such memory several times as fast, and while it computes.
+// Loader slots in page-locked memory. A device copies several times as fast from such memory as from other memory, and it can
+// compute during the copy.
 #pragma once
 
 #include <c10/core/Device.h>

@@ -14,8 +14,8 @@ struct Choice {
   std::string origin;  // "auto", "flag", "file …", "preset …", "default", "snapshot"
   std::string reason;
   bool by_trial = false;
-  std::string brief = "";  // a short form, shown to people instead of a long list unless they ask for everything; "" = the value
-                           // is shown
+  std::string brief = "";  // a short form of the value, shown to people unless they ask for everything; "" = the value itself is
+                           // shown
 };
 
 // Aligned lines for people. `verbose`: values instead of their brief forms.

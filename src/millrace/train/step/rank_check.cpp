@@ -57,7 +57,7 @@ void add_differences(const Json& first, const Json& other, const std::string& wh
     const Json own = other.value(key, Json());
     if (own == value || lines.size() >= kMost) continue;
     std::string line = who;
-    line.append(" has ").append(key).append(" ").append(own.dump()).append(", rank 0 has ").append(value.dump());
+    line.append(" has ").append(key).append(" ").append(own.dump()).append(", but rank 0 has ").append(value.dump());
     lines.push_back(std::move(line));
   }
 }
@@ -105,7 +105,7 @@ void check_alike(Agreement& agreement, const config::Schema& schema, const Json&
 
 void check_same_data(Agreement& agreement, const Json& training, const Json& validation) {
   if (agreement.alone()) return;
-  // One call for both, because a rank whose folder lacks the validation data must take part too.
+  // One gather for both identities, because a rank whose folder lacks the validation data must take part too.
   const std::vector<Json> all = agreement.gather(
       {{"host", host_name()}, {"training", crc_text(training.dump())}, {"validation", crc_text(validation.dump())}});
   for (const char* const split : {"training", "validation"}) {
@@ -140,8 +140,7 @@ void check_same_weights(Agreement& agreement, const torch::nn::Module& model, st
       {known ? "the weights of " + who + " are not those of the other ranks"
              : "the weights of " + who + " differ, and there is no majority to decide which weights are right",
        "after step " + std::to_string(step) + "; distributed.check_every",
-       "memory or a core of that machine may be faulty; resume the run from its last snapshot, one from before "
-       "this step"});
+       "memory or a core of that machine may be faulty; resume the run from its last snapshot before this step"});
 }
 
 CoreShare core_share(Agreement& agreement, int cores) {

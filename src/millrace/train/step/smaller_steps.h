@@ -15,8 +15,8 @@ struct SmallerStep {
   std::uint64_t bytes = 0;  // predicted peak of the tensors' bytes
 };
 
-// The present step has `rows` samples and holds at most `peak` bytes. `fixed` of these bytes do not depend on samples. Returns a
-// prediction for half of the samples, if there are at least two, and one for each Shrink that the recipe offers.
+// Returns a prediction for half of the samples, if there are at least two, and one for each Shrink that the recipe offers. The
+// present step has `rows` samples and holds at most `peak` bytes; `fixed` of these bytes do not depend on samples.
 [[nodiscard]] std::vector<SmallerStep> smaller_steps(std::uint64_t fixed, std::uint64_t peak, std::int64_t rows,
                                                      const std::vector<Shrink>& ways);
 

@@ -28,11 +28,11 @@ namespace {
 using telemetry::Phase;
 using telemetry::Span;
 
-constexpr std::int64_t kWarmUp = 4;     // number of a shape's steps before one is recorded; libraries make plans in the first
-constexpr int kCompared = 2;            // so many replays are compared with launched steps; later, one in some epochs is compared
+constexpr std::int64_t kWarmUp = 4;     // a shape's steps before one is recorded; libraries make plans in the first step
+constexpr int kCompared = 2;            // this many replays are compared with launched steps; later only one in some epochs
 constexpr std::size_t kTimed = 3;       // steps of each kind that are timed
 constexpr std::size_t kMostShapes = 3;  // most shapes that are recorded; steps of other shapes are launched piece by piece
-constexpr double kTolerance = 2e-3;  // relative, of losses and norms; needed because in half precision kernels add in any order
+constexpr double kTolerance = 2e-3;  // allowed relative difference of losses and norms; half-precision kernels add in any order
 constexpr std::int64_t kWorthRecording = 20;  // if each epoch needs a new recording, an epoch must have at least this many steps
 constexpr double kWorthIt = 1.02;  // a replay may take this multiple of the launched step's time, because a trial is noisy
 
@@ -166,8 +166,8 @@ struct StepGraph::Recorded {
   std::uint64_t epoch = 0;   // epoch of the recording
   std::int64_t replays = 0;  // number of replays since the recording
   int compared = 0;
-  std::uint64_t compare_in = 0;  // in this epoch, the first step is compared again
-  std::uint64_t wait_until = 0;  // until this epoch steps are launched piece by piece
+  std::uint64_t compare_in = 0;  // the first step in this epoch or later is compared again
+  std::uint64_t wait_until = 0;  // before this epoch, steps are launched piece by piece
   int waits = 0;
 };
 
@@ -344,7 +344,7 @@ std::optional<StepResult> StepGraph::next(const Batch& batch, MicroPosition in_s
   Micro* const micro = index_ <= now_->micros.size() ? &now_->micros[index_ - 1] : nullptr;
   if (micro != nullptr && micro->shape == shape_of(batch, in_step) && micro->inputs->write(batch, step_))
     return replay_passes(*micro, batch);
-  --index_;  // the micro-batch was not replayed, so the number goes back to the last that was
+  --index_;  // the micro-batch was not replayed, so the index goes back to the last replayed micro-batch
   launch_the_rest();
   return std::nullopt;
 }
@@ -463,7 +463,7 @@ StepResult StepGraph::compared(Recorded& recorded, const Batch& batch) {
 }
 
 void StepGraph::update() {
-  if (now_ != nullptr && !records_ && index_ != now_->micros.size()) launch_the_rest();  // more micro-batches were recorded
+  if (now_ != nullptr && !records_ && index_ != now_->micros.size()) launch_the_rest();  // the recorded step was longer
   if (now_ == nullptr) {
     parts_.update(direct_);
   } else if (records_) {

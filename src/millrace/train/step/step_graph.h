@@ -24,17 +24,17 @@ class ObjectiveStep;
 class Stepper;
 
 // Decides for each step whether it is replayed from graphs or launched piece by piece, one operation at a time. The first steps
-// of a shape are launched piece by piece. Then the step is recorded, and its replays are compared with the step launched piece by
-// piece. First the losses and the norms of the gradients are compared, then the times; later steps use the faster way. A step
+// of a shape are launched piece by piece. Then the step is recorded, and its replays are compared with the step launched piece
+// by piece. First the losses and the norms of the gradients are compared, then the times; later steps use the faster way. A step
 // that can't be recorded is launched piece by piece for the rest of the run, and choice() says why.
 //
 // A replayed step gives the same numbers as the step launched piece by piece, to the bit if the device's kernels are
 // deterministic. These values may change from step to step: the batch, the learning rate, the loss scale, the keys and rows of
-// Millrace's dropout, and the seed of LibTorch's generator. Every other value from the host is the same in each replay. Therefore
-// a loss that reads StepContext::step is not recorded, and a loss that reads StepContext::epoch is recorded again in each epoch,
-// if an epoch has enough steps.
+// Millrace's dropout, and the seed of LibTorch's generator. Every other value from the host is the same in each replay.
+// Therefore a loss that reads StepContext::step is not recorded, and a loss that reads StepContext::epoch is recorded again in
+// each epoch, if an epoch has enough steps.
 //
-// Belongs to a stepper, on the loop's thread.
+// Part of a stepper; only the loop's thread uses it.
 class StepGraph {
  public:
   // Functions of the stepper that carry out the parts of a step.

@@ -165,7 +165,7 @@ memory::StepProfile StepTrials::profile_memory(const Batch& batch, const memory:
           if (with_gradients) before = stepper_.accumulate(batch);
           memory::Profiler profiler(stepper_.device());
           blocks.watch(&profiler);
-          // `only`: if a step has only one micro-batch, the terms of a loss share their backward pass.
+          // `only`: true if this is the step's only micro-batch; the terms of a loss then share one backward pass.
           (void)stepper_.accumulate(batch, {.only = !with_gradients});
           return profiler.finish();
         },

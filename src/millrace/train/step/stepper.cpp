@@ -149,8 +149,8 @@ void Stepper::drop_step(Agreement* ranks) {
   buffers_.put_back();
 }
 
-// Judges each objective's gradients. Only with device_skip off does the host decide; true then means that the step does not
-// count.
+// Judges each objective's gradients. Returns true if the host decided that the step does not count; the host decides only with
+// device_skip off.
 bool Stepper::judge_objectives() {
   static const telemetry::Counter on_device("device_skip");
   const bool asks_host = !switches_.on("device_skip");

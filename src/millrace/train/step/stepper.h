@@ -27,7 +27,7 @@ class StepGraph;
 class StepLaunches;
 struct HostReads;
 
-// Throws the RecipeError of a run in whose first step no objective has a loss.
+// Throws the RecipeError for a run in whose first step no objective has a loss.
 [[noreturn]] void refuse_absence(const Batch& batch);
 
 // Called for each objective that has a loss, between its forward and its backward pass.

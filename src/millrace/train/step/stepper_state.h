@@ -11,8 +11,8 @@ namespace millrace {
 // The state of optimisers and plateaus, counts and scales, but not the averaged weights. Collective if each rank keeps a part of
 // the optimisers' state.
 [[nodiscard]] State state_of(const Stepper& stepper);
-// `average` is the result of averaged_weights(); if `average` is empty, averages start with the model's present weights. Throws
-// SnapshotError if the state does not fit.
+// Loads what state_of() returned. `average`: the result of averaged_weights(); if it is empty, averages start with the model's
+// present weights. Throws SnapshotError if the state does not fit.
 void load_state(Stepper& stepper, const State& state, const Tensors& average = {});
 
 // averaged_weights() returns the averaged weights by name; the result is empty if optim.ema_decay is 0. use_average() puts the

@@ -18,7 +18,8 @@ struct TrialsGivenUp {};
 // has begun is completed. Belongs to one thread.
 class TrialTime {
  public:
-  static constexpr double kShare = 0.1, kAlways = 30;  // kShare: share of the run's time; kAlways: seconds
+  static constexpr double kShare = 0.1, kAlways = 30;  // kShare: share of the run's time; kAlways: seconds that trials may take
+                                                       // in any run
 
   TrialTime() = default;  // a TrialTime without a limit
   // Starts the clock. `steps`: the length of the run in steps like those of the trials; 0 = the run has no end.

@@ -101,7 +101,7 @@ void check_prepared(const Batch& batch) {
           "field " + quoted(name) + (group.name.empty() ? "" : " of group " + quoted(group.name)) + " of the prepared batch";
       if (!tensor.defined()) refuse(who + " has no tensor", "leave the field out, or give it a tensor");
       if (tensor.dim() > 0 && tensor.size(0) >= group.rows()) continue;  // a sample may become several rows
-      refuse(who + " has the shape " + shape_text(tensor) + ", and the batch has " + std::to_string(group.rows()) + " rows",
+      refuse(who + " has the shape " + shape_text(tensor) + ", but the batch has " + std::to_string(group.rows()) + " rows",
              "give at least a row for each sample, in the first dimension; to leave samples out, select the others in data()");
     }
   }
@@ -207,7 +207,7 @@ namespace {
 constexpr const char* kTableNameRule =
     "use only letters, digits, \"_\" and \"-\", and not \"history\", because the table is saved as NAME.csv next to history.csv";
 
-// True if `name` may be the NAME of a NAME.csv in a run folder.
+// True if a run folder may have a table file `name`.csv.
 bool is_table_name(const std::string& name) {
   const auto fits = [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '-'; };
   return !name.empty() && name != "history" && std::ranges::all_of(name, fits);
@@ -236,7 +236,7 @@ void check_tables(const std::vector<TextTable>& tables) {
              "give each its own name, because the second would overwrite the first");
     for (const auto& row : table.rows) {
       if (row.size() == table.columns.size()) continue;
-      refuse("table " + quoted(table.name) + " has a row of " + std::to_string(row.size()) + " cells and " +
+      refuse("table " + quoted(table.name) + " has a row of " + std::to_string(row.size()) + " cells, but " +
                  std::to_string(table.columns.size()) + " columns",
              "give each row a cell for each column");
     }

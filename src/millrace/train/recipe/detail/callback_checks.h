@@ -20,8 +20,8 @@ void check_same_samples(const Batch& given, const Batch& prepared);
 // Checks that each objective has a loss and a distinct name, and that it updates parameters of `model` that no other objective
 // updates.
 void check_objectives(const std::vector<Objective>& objectives, const torch::nn::Module& model);
-// Gives the parameters in the groups of the objectives the names that they have in `model`. Snapshots keep the optimiser's state
-// and the averaged weights by these names, so two submodules must not both have a "0.weight".
+// Names each parameter in the objectives' groups as `model` names it. Snapshots keep the optimiser's state and the averaged
+// weights by these names, so two submodules must not both have a "0.weight".
 void name_as_in_model(std::vector<Objective>& objectives, const torch::nn::Module& model);
 // Checks that sums and counts of the loss are scalars, that the loss has a gradient if `training`, and that the names of its
 // terms are distinct.

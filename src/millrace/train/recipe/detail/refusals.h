@@ -7,9 +7,9 @@
 
 namespace millrace {
 
-// `text` is the first line of LibTorch's message. Returns a message in three parts. "What": that line without its parts about
-// Python, LibTorch's developers and other backends. "Where": a config key if it decides the refusal, otherwise empty. "Next": how
-// to mend refusals of that kind.
+// Returns a message in three parts, made from `text`, the first line of LibTorch's message. "What": that line without its parts
+// about Python, LibTorch's developers and other backends. "Where": the config key that leads to the refusal, if there is such a
+// key. "Next": how to mend refusals of that kind.
 [[nodiscard]] Message refusal_of(std::string text);
 
 }  // namespace millrace

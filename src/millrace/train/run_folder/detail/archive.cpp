@@ -25,7 +25,7 @@ stdfs::path free_name(const stdfs::path& wish) {
   return path;
 }
 
-// Moves files one by one, so that files of the user stay where they are, also at the destination.
+// Moves one file. Folders are not moved whole, so files of the user stay where they are, also at the destination.
 void move_file(Fs& fs, const stdfs::path& from, const stdfs::path& to) {
   if (!is_occupied(from)) return;
   fs.create_directories(to.parent_path());
@@ -113,7 +113,7 @@ void archive_old_run(Fs& fs, const stdfs::path& run, RunRecord& record) {
   const RunRecord before = record;
   const stdfs::path old = free_name(run / run_files::kOldRun);
   record.old_run = old.filename().string();
-  record.replacement = RunRecord::Replacement::under_way;  // from here on files of the old run are in both folders
+  record.replacement = RunRecord::Replacement::under_way;  // from here on the old run's files may be in either folder
   write_record(fs, run, record);
   fs.create_directories(old);
   write_record(fs, old, before);

@@ -19,7 +19,7 @@ std::vector<std::int64_t> sizes_of(const Field& field, std::int64_t rows) {
   return sizes;
 }
 
-// Makes a separate tensor in this memory. Autograd does not see it as a view, so fields that share memory can be changed
+// Makes a tensor whose values lie in `memory`. For autograd the tensor is no view, so fields that share memory can be changed
 // independently.
 at::Tensor tensor_in(const at::Tensor& memory, std::int64_t offset, const std::vector<std::int64_t>& sizes, at::ScalarType type) {
   auto tensor =
@@ -75,7 +75,7 @@ Batch batch_in(const at::Tensor& memory, data::HostBatch host, Split split) {
 DeviceSlots::~DeviceSlots() {
   try {
     while (under_way() > 0) wait();
-  } catch (const std::exception&) {  // ignored, because the device is lost, and its copies with it
+  } catch (const std::exception&) {  // ignored, because the device is lost, and so are its copies
   }
 }
 
@@ -86,7 +86,7 @@ void DeviceSlots::send(const data::HostBatch& host) {
   if (!slot.memory.defined() || slot.memory.numel() < block.bytes || is_held(slot)) {
     slot = {};  // frees the old memory before the new memory is allocated, because both together may not fit
     slot.memory = copies_->memory(std::max<std::int64_t>(block.bytes, 1));
-    slot.free = copies_->mark_work();  // reached when earlier work that used this memory is done
+    slot.free = copies_->mark_work();  // the device reaches this mark when earlier work on this memory is done
   }
   copies_->hold_copies(*slot.free);
   if (block.bytes > 0)
@@ -107,7 +107,7 @@ void DeviceSlots::launched() {
   Slot* const slot = std::exchange(taken_, nullptr);
   if (slot == nullptr) return;
   if (is_held(*slot)) {
-    *slot = {};  // drops the slot's memory, because the holder of the old batch may still launch work on it
+    *slot = {};  // drops the slot's memory, because the holder of the old batch may still launch work on that memory
   } else {
     slot->free = copies_->mark_work();
   }

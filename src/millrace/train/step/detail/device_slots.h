@@ -55,7 +55,7 @@ class DeviceSlots {
  private:
   struct Slot {
     at::Tensor memory;             // undefined until it is first needed
-    device::Copies::MarkPtr free;  // reached when the last work that used `memory` is done
+    device::Copies::MarkPtr free;  // the device reaches this mark when the last work that used `memory` is done
   };
   struct UnderWay {
     device::Copies::MarkPtr copied;

@@ -12,7 +12,7 @@
 
 namespace millrace {
 
-// Belongs to a stepper, on the loop's thread.
+// Part of a stepper; only the loop's thread uses it.
 class ModelBlocks {
  public:
   ModelBlocks(at::Device device, memory::Recompute recompute) : device_(device), recompute_(std::move(recompute)) {}

@@ -42,7 +42,7 @@ class RecordedInputs final : public SiteRecorder, public StepNumbers {
     std::int64_t elements = 0;
     std::size_t rows = 0;              // index into rows_in()
     std::size_t first = 0;             // offset of the site's first byte in the device's memory
-    std::vector<std::int64_t> counts;  // elements of each run
+    std::vector<std::int64_t> counts;  // number of elements for each IndexRun of the rows
   };
 
   // The orders in which a recipe may draw for the rows of a batch: the order of rows_of(), all groups one after the other, all
@@ -60,7 +60,7 @@ class RecordedInputs final : public SiteRecorder, public StepNumbers {
   bool is_unsure_ = false;
   std::vector<Rows> recorded_;
   std::vector<Entry> entries_;
-  std::vector<std::pair<std::size_t, StepNumbers::Number>> numbers_;  // offset, function that computes the value
+  std::vector<std::pair<std::size_t, StepNumbers::Number>> numbers_;  // each number's offset and the function that computes it
   std::vector<std::byte> host_;                                       // sites and numbers, as they are written to the device
 };
 

@@ -1,4 +1,4 @@
-// Counts on the device the skipped steps of a run, and decides when the run should give up half precision.
+// Counts a run's skipped steps on the device, and decides when the run should give up half precision.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -23,7 +23,7 @@ class SkipCount {
   void add(const at::Tensor& bad, const at::Tensor& smallest_scale);
   [[nodiscard]] const at::Tensor& in_all() const noexcept { return in_all_; }      // skipped steps; f64 scalar
   [[nodiscard]] const at::Tensor& in_a_row() const noexcept { return in_a_row_; }  // latest skipped steps in a row; f64 scalar
-  void forgive() { in_a_row_.zero_(); }  // called when earlier skips in a row do not predict later ones
+  void forgive() { in_a_row_.zero_(); }  // call when earlier skips in a row say nothing about later skips
   // A line that says why half precision should be given up now; nullopt if it should be kept or the run uses fp32. Waits for the
   // device.
   [[nodiscard]] std::optional<std::string> overflow() const;

@@ -35,7 +35,7 @@ GradientDifference compare_gradients(const std::vector<optim::ParameterGroup>& g
   const at::NoGradGuard no_grad;
   const std::vector<Pair> pairs = pairs_of(groups, gradients, reference);
   if (pairs.empty()) return {};
-  std::vector<at::Tensor> sums;  // for each pair: sums of g * r, g², r², (g - r)²
+  std::vector<at::Tensor> sums;  // for each pair of gradient g and reference r: sums of g * r, g², r², (g - r)²
   double elements = 0;
   for (const Pair& pair : pairs) {
     const auto sum = [&](const at::Tensor& products) { sums.push_back(products.sum(at::kDouble)); };
