@@ -16,7 +16,7 @@ constexpr std::size_t kLongestCharacter = 4;  // bytes of the longest character 
 
 unsigned char at(std::string_view bytes, std::size_t i) noexcept { return static_cast<unsigned char>(bytes[i]); }
 
-// Returns a command that converts the file in place through `command` and keeps the original file.
+// Returns a command that converts the file through `command` and keeps the original under the name with .orig.
 std::string in_place(const std::string& command, const std::filesystem::path& path) {
   const std::string name = path.string().starts_with('-') ? "./" + path.string() : path.string();
   const std::string file = shell_word(name), kept = shell_word(name + ".orig");
@@ -52,9 +52,9 @@ constexpr std::array kStarts = {
 };
 const char* const kSaveAsText = "open it in its program and save it as plain text in UTF-8, then name that file";
 
-// Returns a score for `bytes` as text of `width` bytes per character, without a byte-order mark; 0 if they hold a control or
-// private character. Ends of words and lines weigh most, because in the wrong byte order a common character may look like a
-// letter.
+// Returns a score that says how much `bytes` look like text of `width` bytes per character, without a byte-order mark; 0 if they
+// hold a control or private character. Ends of words and lines weigh most, because in the wrong byte order a common character
+// may look like a letter.
 std::size_t reads_as(std::string_view bytes, std::size_t width, bool little) noexcept {
   const auto unit = [&](std::size_t i) {
     char32_t value = 0;

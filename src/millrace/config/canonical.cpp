@@ -202,7 +202,7 @@ class Checker {
   }
 
   std::optional<Json> text(const ValueType& type, const Json& value, const std::string& path) {
-    if (value.is_null()) return Json("");  // the originals' TOML has `resume = null`, and YAML may have `key:`
+    if (value.is_null()) return Json("");  // from `resume = null` in TOML of the original programs, or `key:` in YAML
     if (value.is_string() && value.get_ref<const std::string&>().find('\0') != std::string::npos) {
       return problem(path + " holds a NUL byte", "remove it");
     }
@@ -231,7 +231,7 @@ class Checker {
     return inner_or_wrong(type, value, path);
   }
 
-  // Checks against the inner type. If a scalar doesn't fit, the message names the whole type, including "auto" or null.
+  // Checks `value` against the inner type. If a scalar doesn't fit, the message names the whole type, including "auto" or null.
   std::optional<Json> inner_or_wrong(const ValueType& type, const Json& value, const std::string& path) {
     const std::size_t before = problems_.size();
     std::optional<Json> result = check(type.inner.front(), value, path);

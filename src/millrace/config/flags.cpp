@@ -151,7 +151,7 @@ void Layers::add_flag(const std::string& name, const std::string* value, std::sp
   const std::string* word = next < words.size() ? &words[next] : nullptr;
   const bool is_truth = word != nullptr && (*word == "true" || *word == "false");
   const bool is_word = word != nullptr && !word->starts_with("--") && !(is_short(*word) && alias(word->substr(1)) != nullptr);
-  // Another program's number may stand for true or false: --gpu_log_interval 100.
+  // In flags of other programs a number may stand for true or false: --gpu_log_interval 100.
   const bool is_number = is_word && target.is_converted && word->find_first_not_of("0123456789") == std::string::npos;
   if (is_truth || is_number || (is_word && !target.is_boolean)) {
     ++next;

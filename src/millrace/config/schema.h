@@ -29,7 +29,7 @@ struct Leaf {
   bool is_boolean = false;                          // true: the flag may be given without a value, and as --no-...
   std::vector<std::string> choices;                 // for an enum: the legal words
   bool is_path = false;                             // the value, or each element of the list, names a file or folder
-  std::vector<std::string> words_beside_path = {};  // legal values of a path that are not paths
+  std::vector<std::string> words_beside_path = {};  // legal values of a path that are words, not paths
   bool free_on_resume = false;                      // true: the value may change when a run resumes
   // Checks one value and converts it to canonical JSON (numbers of the right kind, enum words). `scalar_text` is true if the
   // value came as text (flags, environment, YAML scalars) and must be parsed by type. If the value is not legal, adds problems
@@ -69,7 +69,7 @@ struct Resolved {
 };
 
 // Collects layers, lowest precedence first; then resolve() checks all of them at once. The order is
-// run < preset < files in order < environment (MILLRACE_OPTIM__LEARNING_RATE) < flags; aliases are accepted in all.
+// run < preset < files in order < environment (MILLRACE_OPTIM__LEARNING_RATE) < flags; every layer may use aliases.
 //
 // Paths in a resolved config are relative to the current folder. A path in a file is first looked for in that file's folder; if
 // no file is found there, the path stays as written.
@@ -85,7 +85,7 @@ class Layers {
   // YAML values in the tree are texts. A key that keeps its path keeps its line in messages.
   struct Foreign {
     const Json& earlier;             // the trees converted before; keys of later trees replace those of earlier ones
-    std::vector<Problem>& problems;  // convert() adds keys that it can't convert; `where` is a path in the file
+    std::vector<Problem>& problems;  // convert() adds a problem for each key that it can't convert; `where` = the key's path
     std::vector<std::string>& notices;
   };
   using Convert = std::function<Json(const Json& tree, Foreign& file)>;

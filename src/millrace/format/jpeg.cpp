@@ -19,7 +19,7 @@ namespace millrace::format {
 namespace {
 
 constexpr int kMostScans = 500;     // enough for encoders, which use about ten; each scan costs a pass over the whole picture
-constexpr JDIMENSION kContext = 2;  // number of columns on each side of a part that smooth upsampling also reads
+constexpr JDIMENSION kContext = 2;  // smooth upsampling also reads this many columns on each side of the part
 
 [[noreturn]] void refuse_jpeg(const std::filesystem::path& path, std::string what) {
   throw DataError({std::move(what), path.string(), "use an intact JPEG file: copy or write it again"});

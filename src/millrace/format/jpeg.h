@@ -1,6 +1,6 @@
-// Decodes JPEG pictures (ITU-T T.81) with libjpeg-turbo into given memory: baseline and progressive, gray or colour. Only the
-// requested part is transformed and coloured, and its bits equal those of the whole picture. CMYK and arithmetic coding are
-// rejected.
+// Decodes JPEG pictures (ITU-T T.81), baseline and progressive, gray or colour, with libjpeg-turbo into given memory. Only the
+// requested part is transformed and coloured, and its pixels equal those of the whole decoded picture. CMYK and arithmetic
+// coding are rejected.
 #pragma once
 
 #include <cstddef>

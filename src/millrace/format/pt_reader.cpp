@@ -115,7 +115,8 @@ void turn_signs(const PtTensor& tensor, std::uint64_t first, std::span<std::byte
   }
 }
 
-// Applies the operations that torch deferred to `bytes`. These are whole numbers of the row-major tensor, from byte `first` on.
+// Applies the operations that torch deferred to `bytes`, a part of the row-major tensor that begins at byte `first`. No number
+// is cut at either end.
 void do_what_was_left(const PtTensor& tensor, std::uint64_t first, std::span<std::byte> bytes) {
   if (!tensor.conjugated && !tensor.negated) return;
   switch (tensor.dtype) {

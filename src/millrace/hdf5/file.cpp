@@ -38,7 +38,7 @@ struct Scratch {
   std::vector<std::byte> stored;
   std::vector<std::byte> chunk;
   detail::FilterScratch filters;
-  std::uint64_t file = 0;  // number of the file of the chunk that is kept; 0: no chunk is kept
+  std::uint64_t file = 0;  // number of the file whose chunk is kept; 0: no chunk is kept
   const Layout* layout = nullptr;
   std::size_t index = 0;
   std::span<std::byte> room(std::vector<std::byte>& buffer, std::size_t bytes) {
@@ -386,7 +386,7 @@ class OpenFile final : public detail::LoadableFile {
       } catch (const DataError& error) {
         failure = error.message().what;
       }
-      if (!failure.empty() && !digest.failure.empty()) continue;  // if both fail, the error is reported when a sample is read
+      if (!failure.empty() && !digest.failure.empty()) continue;  // reading a sample will report the error
       if (failure.empty() && digest.failure.empty() && own == digest.crc32c) continue;
       layout.dataset.through_child = true;
       layout.dataset.reason = !failure.empty() ? "own decoding fails: " + failure

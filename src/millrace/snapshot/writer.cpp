@@ -58,8 +58,8 @@ struct Writer::Impl {
     work.saved.write_ms = milliseconds_since(begin);
   }
 
-  // Adds to `retention` the last best steps that all had snapshots, until all of its own best steps have snapshots. So the
-  // earlier best snapshots stay if the save of a best step failed.
+  // Unless all best steps of `retention` have snapshots (a save may have failed), adds the last best steps that all had
+  // snapshots. So the earlier best snapshots stay.
   void keep_earlier_best(Keeper::Retention& retention) {
     bool all_saved = false;
     try {

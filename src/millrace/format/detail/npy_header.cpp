@@ -41,7 +41,7 @@ std::string shown(std::string_view text) {
   return text.size() <= kMost ? quoted(text) : quoted(text.substr(0, kMost)) + "...";
 }
 
-// Parses the header's dictionary of descr, fortran_order and shape. Each function returns "" or the problem.
+// Parses the header's dictionary of descr, fortran_order and shape. parse() returns what is wrong, or "".
 class Parser {
  public:
   explicit Parser(std::string_view text) : text_(text) {}

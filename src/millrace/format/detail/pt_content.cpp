@@ -69,8 +69,8 @@ class Interpreter {
     if (twice != entries.end()) throw RefusedContent{"the name " + quoted(twice->name) + " occurs twice", true};
   }
 
-  // Visits a value and everything inside it. A shared container is visited once for each place in which it occurs. So a few
-  // bytes can stand for any number of entries, and the entries are counted.
+  // Visits a value and everything inside it. A shared container is visited once for each place in which it occurs. A few bytes
+  // can therefore cause any number of visits, so the visits are limited.
   void visit(const PickleNode& value, const std::string& name, std::size_t level) {
     if (level > kMostLevels) throw RefusedContent{"it is nested more than 64 levels deep, or holds itself", true};
     if (++visits_ > kMostPickleNodes || (name_bytes_ += name.size()) > kMostNameBytes) {

@@ -99,8 +99,8 @@ bool take_zip64(std::span<const std::byte> extra, ZipMember& member, std::uint64
   return !missing;
 }
 
-// Sets where the member's data begins, as the header in front of the data says. That header must repeat the member's name.
-// Returns what is wrong, or "".
+// Finds where the member's data begins, from the header in front of the data. That header must repeat the member's name. Returns
+// what is wrong, or "".
 std::string locate(const InputFile& file, std::uint64_t local, std::uint64_t limit, ZipMember& member) {
   const std::string who = "member " + quoted(member.name);
   const std::uint64_t head = kLocalBytes + member.name.size();

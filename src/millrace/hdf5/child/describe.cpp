@@ -110,8 +110,8 @@ Plan plan_of(const OpenDataset& dataset, hid_t file) {
   }
   if (layout == H5D_CONTIGUOUS) {
     if (H5Pget_external_count(creation) > 0) throw LibraryError("data in external files");
-    // This is checked first, because in a file with a user block the library returns a wrong address for data that were never
-    // written.
+    // The status is checked first, because in a file with a user block H5Dget_offset returns a wrong address for data that were
+    // never written.
     H5D_space_status_t status = H5D_SPACE_STATUS_NOT_ALLOCATED;
     check(H5Dget_space_status(dataset.id.get(), &status));
     if (status == H5D_SPACE_STATUS_ALLOCATED) plan.address = H5Dget_offset(dataset.id.get());

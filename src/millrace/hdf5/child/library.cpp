@@ -24,7 +24,7 @@ Id small_float(int exponent_bits, int mantissa_bits) {
   return type;
 }
 
-// The names of the two parts of a complex number, h5py's names first; other programs use other names.
+// The names of the two parts of a complex number. The defaults are h5py's names; other programs use other names.
 struct PartNames {
   std::string real = "r";
   std::string imaginary = "i";
