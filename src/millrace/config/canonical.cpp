@@ -29,7 +29,8 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(kSpace) - begin + 1);
 }
 
-// Returns the text of a flag, variable or YAML scalar as JSON; discarded if it is not JSON or is nested too deeply.
+// Parses the text of a flag, variable or YAML scalar as JSON. The result is discarded (Json::is_discarded) if the text is not
+// JSON or is nested too deeply.
 Json json_in(std::string_view text) {
   const auto is_shallow = [](int depth, Json::parse_event_t, Json&) { return depth <= kDeepest; };
   return Json::parse(trimmed(text), is_shallow, false, true);

@@ -80,9 +80,9 @@ class Layers {
   // Adds defaults of a recipe, a preset or the config of a run, with nested or dotted keys. Their relative paths are looked for
   // in each of `folders` in turn.
   void add_values(const Json& values, const std::string& origin, std::vector<std::filesystem::path> folders = {});
-  void add_file(const std::filesystem::path& path);  // .json (with comments), .toml, .yaml or .yml; problems are kept
+  void add_file(const std::filesystem::path& path);  // .json (with comments), .toml, .yaml, .yml; resolve() throws problems
   // Reads a file of another program: add_file() calls `convert`, which turns the file's tree into Millrace's keys or aliases.
-  // YAML values in the tree are texts. A key that keeps its path keeps its line in messages.
+  // YAML values in the tree are texts. Messages give the line of each key whose path `convert` keeps.
   struct Foreign {
     const Json& earlier;             // the trees converted before; keys of later trees replace those of earlier ones
     std::vector<Problem>& problems;  // convert() adds a problem for each key that it can't convert; `where` = the key's path

@@ -12,7 +12,7 @@
 
 namespace millrace::hdf5::detail {
 
-// A block as the library decodes it.
+// A block that the library has decoded.
 struct Digest {
   Shape offset;
   Shape count;
