@@ -54,7 +54,7 @@ struct Alias {
   std::string name;
   std::string path;  // the key that the alias stands for; "" = no key
   std::function<Json(const Json&)> convert;
-  std::string note;  // for the reference, e.g. "as in the original's TOML"
+  std::string note;  // for the reference page, e.g. "as in the original's TOML"
   // Returns the notice that a run prints if the value has a different effect here than in the other program; "" = no notice.
   std::function<std::string(const Json&)> notice = nullptr;
   bool takes_text = false;  // true: the flag of an alias without a key is followed by a value

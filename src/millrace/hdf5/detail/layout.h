@@ -39,7 +39,7 @@ struct Contents {
   std::vector<Unreadable> unreadable;
 };
 
-// Parses `answer`, which millrace-hdf5 gave to "describe". `file` names the file in errors; `file_bytes` is the file's size.
+// Parses `answer`, in which millrace-hdf5 describes a file. `file` names the file in errors; `file_bytes` is the file's size.
 // Throws DataError if millrace-hdf5 rejected the file or died, or if the contents are inconsistent or lie beyond the end of the
 // file.
 [[nodiscard]] Contents read_contents(std::string_view answer, const std::filesystem::path& file, std::uint64_t file_bytes);
