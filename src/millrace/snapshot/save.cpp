@@ -137,7 +137,7 @@ std::filesystem::path detail::write_image(Fs& fs, const std::filesystem::path& r
     // Some file systems, such as some mounted by FUSE, do not know how much is free and report 0. For them only the write itself
     // shows whether the snapshot fits.
     if (const std::uint64_t free = fs.free_bytes(snapshots); free > 0 && free < needed) {
-      throw SnapshotError({"it needs " + with_commas(static_cast<std::int64_t>(needed)) + " bytes, " +
+      throw SnapshotError({"it needs " + with_commas(static_cast<std::int64_t>(needed)) + " bytes, but only " +
                                with_commas(static_cast<std::int64_t>(free)) + " are free",
                            "", "free space there, or lower snapshot.keep_last"});
     }

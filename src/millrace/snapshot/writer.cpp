@@ -25,9 +25,9 @@ void attempt(Writer::Saved& saved, const std::filesystem::path& run, const std::
   } catch (const SnapshotError& error) {
     saved.error = error;
   } catch (const std::exception& error) {  // a mistake in Millrace; the exception must not leave the thread
-    saved.error =
-        SnapshotError({"can't save the snapshot of step " + std::to_string(saved.step) + ": " + error.what(), run.string(),
-                       "please report this; until it is repaired, --off=async_snapshot saves in the loop's thread"});
+    saved.error = SnapshotError(
+        {"can't save the snapshot of step " + std::to_string(saved.step) + ": " + error.what(), run.string(),
+         "please report this; until it is repaired, use --off=async_snapshot, which saves in the training loop's thread"});
   }
 }
 
