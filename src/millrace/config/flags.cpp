@@ -67,9 +67,10 @@ void Layers::add_environment(std::span<const std::pair<std::string, std::string>
     if (!name.starts_with(kPrefix)) continue;
     if (name.find("__") == std::string::npos) {
       if (const std::string key = key_without_its_dot(*schema_, std::string_view(name).substr(kPrefix.size())); !key.empty())
-        problems_.push_back({.what = "variable " + quoted(name) + " sets nothing: two underscores stand for the dot of " + key,
-                             .where = "environment",
-                             .next = "write " + variable_of(key) + ", or unset it"});
+        problems_.push_back(
+            {.what = "variable " + quoted(name) + " sets nothing: the dot of " + key + " is written as two underscores",
+             .where = "environment",
+             .next = "write " + variable_of(key) + ", or unset it"});
       continue;
     }
     current = name;

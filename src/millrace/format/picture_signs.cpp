@@ -233,8 +233,8 @@ PictureSigns picture_signs(const ReadAt& read) {
 
 std::string stored_text(const PictureSigns& signs) {
   return std::string(signs.colour) + " of " + std::to_string(signs.bits) + (signs.bits == 1 ? " bit" : " bits") +
-         (signs.alpha ? ", with transparency, which is dropped: colours are kept unchanged" : "") +
-         (signs.bits == 16 ? ", of which the upper 8 are used" : "");
+         (signs.bits == 16 ? ", of which the upper 8 are used" : "") +
+         (signs.alpha ? ", with transparency, which is dropped: colours are kept unchanged" : "");
 }
 
 PictureSize upright(const PictureSize& stored, int orientation) noexcept {

@@ -113,9 +113,9 @@ WavFile::WavFile(const std::filesystem::path& path) : file_(std::make_unique<Inp
                                with_commas(static_cast<std::int64_t>(bytes)) + " bytes are there");
       }
       if (bytes == 0 && !holds_chunks(*file_, begin)) {
-        refuse_wav(*file_, "the sound's header announces 0 bytes, " +
+        refuse_wav(*file_, "the sound's header announces 0 bytes, but " +
                                with_commas(static_cast<std::int64_t>(file_->size() - begin)) +
-                               " follow: its recording was not finished");
+                               " follow: the recording was not finished");
       }
       first_ = begin;
       layout_.frames = static_cast<std::int64_t>(bytes) / (layout_.channels * (layout_.bits / 8));

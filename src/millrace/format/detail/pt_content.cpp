@@ -173,7 +173,7 @@ class Interpreter {
     }
     if (!dtype) refuse("has no element type");
     tensor.dtype = *dtype;
-    tensor.shape = whole_numbers(node(made->items[2]), name, "shape");
+    tensor.shape = whole_numbers(node(made->items[2]), name, "sizes");
     tensor.strides = whole_numbers(node(made->items[3]), name, "strides");
     const PickleNode& first = node(made->items[1]);
     if (first.kind != PickleKind::integer || first.integer < 0) refuse("does not begin at an element of its storage");
@@ -213,7 +213,7 @@ class Interpreter {
       if (number.kind == PickleKind::integer && number.integer >= 0) numbers.push_back(number.integer);
     }
     if (!short_enough || numbers.size() != tuple.items.size()) {
-      throw RefusedContent{"tensor " + quoted(name) + " has " + what + " that are not whole numbers of 0 or more, at most 64"};
+      throw RefusedContent{"tensor " + quoted(name) + " has " + what + " that are not at most 64 whole numbers of 0 or more"};
     }
     return numbers;
   }
