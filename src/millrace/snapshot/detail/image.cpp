@@ -114,7 +114,8 @@ c10::Device device_of(const Content& content) {
   return c10::Device(c10::kCPU);
 }
 
-// Copies a state into the memory of an image. The state may change as soon as all copies have begun.
+// Copies a state into the memory of an image. After end() the state may change, because later work of the device waits for the
+// copies.
 class CopyScope {
  public:
   explicit CopyScope(std::unique_ptr<device::Copies> copies) : copies_(std::move(copies)) {
