@@ -58,8 +58,8 @@ struct Writer::Impl {
     work.saved.write_ms = milliseconds_since(begin);
   }
 
-  // Unless all best steps of `retention` have snapshots (a save may have failed), adds the last best steps that all had
-  // snapshots. So the earlier best snapshots stay.
+  // If a best step of `retention` has no snapshot (its save may have failed), adds the last best steps that all had snapshots,
+  // so that the earlier best snapshots stay.
   void keep_earlier_best(Keeper::Retention& retention) {
     bool all_saved = false;
     try {
