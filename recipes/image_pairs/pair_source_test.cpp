@@ -155,7 +155,7 @@ TEST_F(PairSourceTest, PicturesOfAHostileFolder) {
       {"animated.png", animated, ""},
       {"damaged.png", damaged, "CRC differs"},
       {"truncated.png", png.substr(0, png.size() / 2), "PNG"},
-      {"huge.png", huge, "can't hold that"},
+      {"huge.png", huge, "can't hold so many"},
       {"truncated.jpg", jpeg, "JPEG"},
       {"start.jpg", jpeg.substr(0, 3), "JPEG"},
       {"page.png", "<!doctype html><title>404</title>", "PNG"},

@@ -156,9 +156,9 @@ class Texts(RemedyTest):
             Row("name text files with --sources a.txt,b.txt, or their folder with --data DIR", lambda: None, lambda _: self.sources.remove("empty")),
             Row(place, put("a.txt.zst", zstd(WORDS.encode())), self.in_place),
             Row(place, put("-b .pdf", PDF), self.in_place),
-            Row("open it in its program and save it as plain text in UTF-8, then name that file", lambda: self.document("c.odt"),
+            Row("open it in the program that wrote it, save it as plain text in UTF-8, then name that file", lambda: self.document("c.odt"),
                 self.saved_as_text("c.odt", read)),
-            Row("open it in its program and save it as plain text in UTF-8, then name that file", put("d.rtf", RTF.encode()),
+            Row("open it in the program that wrote it, save it as plain text in UTF-8, then name that file", put("d.rtf", RTF.encode()),
                 self.saved_as_text("d.rtf", WORDS)),
             Row("give it text or leave it out", put("e.txt", b""), lambda _: self.sources.remove("e.txt")),
         ], self.run_training)

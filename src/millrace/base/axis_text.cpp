@@ -10,7 +10,7 @@ namespace millrace {
 namespace {
 
 constexpr int kDigits = 6;
-constexpr double kEven = 1e-3;  // steps count as even if they differ by at most this fraction of their mean
+constexpr double kEven = 1e-3;  // if steps differ by at most this fraction of their mean, they count as equal
 
 double step_at(std::span<const double> values, std::size_t i, double period) {
   const double step = values[i] - values[i - 1];

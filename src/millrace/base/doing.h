@@ -1,6 +1,7 @@
-// Records what the process's loop is doing now. A run's watchdog and the crash handler report the record when the loop itself
-// can't. Any thread and any signal handler may read the record; a write costs a few stores. If several threads have scopes
-// (Doing), only the scopes of the thread that opened one first count, until that thread's outermost scope has ended.
+// Records what the process's loop (training, for example) is doing now, so that a run's watchdog and the crash handler can
+// report it when the loop itself can't. Any thread and any signal handler may read the record; a write costs a few stores. If
+// several threads have scopes (objects of class Doing), only the scopes of the thread that opened one first count, until that
+// thread's outermost scope has ended.
 #pragma once
 
 #include <array>
@@ -27,15 +28,16 @@ class Doing {
 };
 
 void doing_step(std::int64_t step) noexcept;  // 1-based; 0 = no step
-// Records the operation that begins now. `name` must live for ever; `detail` (shapes) is copied and cut to fit.
+// Records the operation that begins now. `name` must stay valid until the process ends; `detail` (shapes) is copied and cut to
+// fit.
 void doing_operation(const char* name, const char* detail) noexcept;
 void doing_moved() noexcept;  // call when an operation has ended; changes doing_beat()
 
 // Returns a number that changes whenever a scope begins or ends, an operation begins, or doing_moved() is called.
 [[nodiscard]] std::uint64_t doing_beat() noexcept;
-// Writes "step 12, backward of generator, aten::convolution_backward [2, 8] x [16, 8]" into `text`, zero-terminated, and
-// returns its length; "" if nothing is known. Allocates nothing, takes no lock.
+// Writes "step 12, backward of generator, aten::convolution_backward [2, 8] x [16, 8]" into `text`, zero-terminated, and returns
+// its length. Writes "" if nothing is known. Allocates nothing, takes no lock.
 std::size_t describe_doing(char* text, std::size_t size) noexcept;
-[[nodiscard]] Doing::Text doing_now(Doing::Level level) noexcept;  // "" = nothing; may mix an old and a new text
+[[nodiscard]] Doing::Text doing_now(Doing::Level level) noexcept;  // "" = nothing; during a write, old and new text may be mixed
 
 }  // namespace millrace

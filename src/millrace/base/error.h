@@ -10,7 +10,7 @@
 
 namespace millrace {
 
-// The three parts of every message a user sees. `where` and `next` may be empty; their line is then omitted.
+// The three parts of every message a user sees. `where` and `next` may be empty; the line of an empty part is omitted.
 struct Message {
   std::string what;
   std::string where;
@@ -40,7 +40,7 @@ class Error : public std::exception {
   std::string text_;
 };
 
-// "Kind  what\n  where    …\n  next     …" without a final newline; lines after the first of a part are indented under it.
+// "Kind  what\n  where    …\n  next     …" without a final newline; the second and later lines of a part are indented.
 [[nodiscard]] std::string to_text(std::string_view kind, const Message& message);
 
 // One problem in a config: `where` names the file and line, flag or variable it came from.

@@ -6,7 +6,7 @@
 namespace millrace {
 namespace {
 
-// Returns true if `text` is not nested too deeply. Skips brackets inside strings, because the text of an error may hold any
+// Returns true if `text` nests at most kDeepestJson levels deep. Skips brackets inside strings, because a string may hold any
 // number of them.
 bool is_shallow(std::string_view text) {
   int depth = 0;

@@ -30,7 +30,7 @@ std::string without_trailing_zeros(std::string text) {
   return text;
 }
 
-// Optimal string alignment: insertions, deletions, substitutions and swaps of neighbours cost 1 each.
+// Returns the optimal string alignment distance: an insertion, deletion, substitution or swap of neighbours costs 1.
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> before(b.size() + 1);
   std::vector<std::size_t> previous(b.size() + 1);
@@ -187,7 +187,7 @@ std::string quoted(std::string_view text) {
     } else if (step.code_point < 0x20 || step.code_point == 0x7F) {
       result += fmt::format("\\x{:02x}", byte);
     } else if (step.code_point >= 0x80 && step.code_point < 0xA0) {
-      result += fmt::format("\\u{:04x}", static_cast<std::uint32_t>(step.code_point));  // C1 controls steer terminals too
+      result += fmt::format("\\u{:04x}", static_cast<std::uint32_t>(step.code_point));  // terminals obey C1 controls too
     } else {
       result += text.substr(at, step.size);
     }

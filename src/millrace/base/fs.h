@@ -30,7 +30,7 @@ class FsError : public std::exception {
 // Returns advice about a file that can't be opened, read or written because of this error: the `next` of a message.
 [[nodiscard]] std::string remedy_for(int error_number);
 
-// A file open for writing. Destruction closes it without throwing; call close() to see its errors.
+// A file open for writing. Destruction closes it without throwing; call close() to learn of errors.
 class WritableFile {
  public:
   virtual ~WritableFile() = default;
@@ -55,7 +55,7 @@ class Fs {
   [[nodiscard]] virtual bool exists(const std::filesystem::path& path) = 0;                    // never throws
   [[nodiscard]] virtual std::vector<std::string> list(const std::filesystem::path& path) = 0;  // names of the entries, sorted
   [[nodiscard]] virtual std::uint64_t free_bytes(const std::filesystem::path& path) = 0;
-  static Fs& real();  // returns the process's file system
+  static Fs& real();  // returns the Fs that calls the operating system
 };
 
 // A file that appears under its name whole or not at all. Until finish() its bytes are in a new file with a unique name in the

@@ -13,7 +13,8 @@ struct SHA256state_st;  // OpenSSL's SHA256_CTX
 
 namespace millrace {
 
-// Continues from `crc` (0 at the beginning), so crc32c(b, crc32c(a)) = crc32c(a ++ b). Uses SSE4.2 where the CPU has it.
+// Returns the CRC32C, continued from `crc` (0 at the beginning), so crc32c(b, crc32c(a)) = crc32c(a ++ b). Uses SSE4.2 where the
+// CPU has it.
 [[nodiscard]] std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t crc = 0) noexcept;
 
 // Sets crcs[i] to the crc32c of block i. Each block has `block` bytes, a multiple of 8; the last block may be shorter. Computes

@@ -1,4 +1,4 @@
-// The bytes of a file as memory that the system reads on access and may evict again.
+// Maps a file into memory. The system reads the bytes when they are accessed, and may evict them again.
 #pragma once
 
 #include <cstddef>

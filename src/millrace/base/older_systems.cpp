@@ -1,6 +1,6 @@
 // Replaces some functions of glibc and libstdc++. With the originals, programs built here would need a newer glibc (above 2.34)
 // or libstdc++ (above that of gcc 11) than Ubuntu 22.04, RHEL 9 and similar systems have. base/folder.cmake makes the linker
-// (--wrap) redirect all calls to the functions here, also calls in static libraries.
+// (--wrap) redirect all calls to the functions here, including calls from static libraries.
 #include <pthread.h>
 #include <sys/random.h>
 

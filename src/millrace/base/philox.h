@@ -1,5 +1,5 @@
 // Counter-based random numbers: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011).
-// A number is a pure function of (key, counter): no state to save, and no dependence on threads or order of calls.
+// A number is a pure function of (key, counter). So there is no state to save, and threads and the order of calls do not matter.
 #pragma once
 
 #include <array>

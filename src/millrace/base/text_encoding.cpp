@@ -16,7 +16,7 @@ constexpr std::size_t kLongestCharacter = 4;  // bytes of the longest character 
 
 unsigned char at(std::string_view bytes, std::size_t i) noexcept { return static_cast<unsigned char>(bytes[i]); }
 
-// Returns a command that converts the file in place through `command` and keeps the original file.
+// Returns a command that converts the file through `command` and keeps the original under the name with .orig.
 std::string in_place(const std::string& command, const std::filesystem::path& path) {
   const std::string name = path.string().starts_with('-') ? "./" + path.string() : path.string();
   const std::string file = shell_word(name), kept = shell_word(name + ".orig");
@@ -50,11 +50,11 @@ constexpr std::array kStarts = {
     Start{"\xD0\xCF\x11\xE0\xA1\xB1\x1A\xE1"sv, "is a document of an office program, not text", ""},
     Start{"{\\rtf"sv, "is a document in RTF, not text", ""},
 };
-const char* const kSaveAsText = "open it in its program and save it as plain text in UTF-8, then name that file";
+const char* const kSaveAsText = "open it in the program that wrote it, save it as plain text in UTF-8, then name that file";
 
-// Returns a score for `bytes` as text of `width` bytes per character, without a byte-order mark; 0 if they hold a control or
-// private character. Ends of words and lines weigh most, because in the wrong byte order a common character may look like a
-// letter.
+// Returns a score that says how much `bytes` look like text of `width` bytes per character, without a byte-order mark; 0 if they
+// hold a control or private character. Ends of words and lines weigh most, because in the wrong byte order a common character
+// may look like a letter.
 std::size_t reads_as(std::string_view bytes, std::size_t width, bool little) noexcept {
   const auto unit = [&](std::size_t i) {
     char32_t value = 0;
@@ -169,7 +169,7 @@ NoText broken_text(std::string_view piece, std::size_t bad, const std::filesyste
   const bool is_western = all.whole == 0 && 4 * all.broken <= all.letters && all.longest_run <= kLongestRun && all.is_windows;
   if (is_western) return {"is not UTF-8", bad, by_iconv(all.is_latin ? "LATIN1" : "CP1252", path)};
   return {"is not UTF-8", bad,
-          "convert it from the encoding that it was saved in; iconv -l lists their names: iconv -f NAME -t UTF-8"};
+          "convert it from the encoding that it was saved in (iconv -l lists the names of encodings): iconv -f NAME -t UTF-8"};
 }
 
 std::optional<NoText> problem_of_text(std::string_view text, const std::filesystem::path& path) {

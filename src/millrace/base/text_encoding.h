@@ -21,7 +21,7 @@ struct NoText {
 // Returns the offset in `piece` of the first byte that can't be part of text, because it is a NUL or not UTF-8; nullopt if all
 // bytes are text.
 [[nodiscard]] std::optional<std::size_t> first_byte_of_no_text(std::string_view piece) noexcept;
-// Describes a `piece` of a file whose byte at offset `bad` can't be part of text.
+// Describes a file that is not text. `piece` is a part of the file, and its byte at offset `bad` can't be part of text.
 [[nodiscard]] NoText broken_text(std::string_view piece, std::size_t bad, const std::filesystem::path& path);
 // Returns the problem that the functions above find in the text of a whole file; nullopt if the file is UTF-8 text.
 [[nodiscard]] std::optional<NoText> problem_of_text(std::string_view text, const std::filesystem::path& path);

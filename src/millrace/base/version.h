@@ -1,4 +1,4 @@
-// The version of this Millrace; equals the CMake project's (tools/tidy.py compares them).
+// The version of this Millrace. tools/tidy.py checks that it equals the version of the CMake project.
 #pragma once
 
 #include <string_view>

@@ -14,8 +14,9 @@
 
 namespace millrace::config {
 
-// `names` are given without dashes; a one-letter name means -x, a longer one --xyz. Hyphen and underscore are alike. Mistakes
-// are collected in problems(), so that they can be reported together with those of the config.
+// The words of a command, out of which the functions below take options. `names` are given without dashes; a one-letter name
+// means -x, a longer one --xyz. Hyphen and underscore are alike. Mistakes are collected in problems(), so that they can be
+// reported together with those of the config.
 class Arguments {
  public:
   explicit Arguments(std::span<const std::string> words) : words_(words.begin(), words.end()) {}

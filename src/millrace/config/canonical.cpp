@@ -29,7 +29,8 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(kSpace) - begin + 1);
 }
 
-// Returns the text of a flag, variable or YAML scalar as JSON; discarded if it is not JSON or is nested too deeply.
+// Parses the text of a flag, variable or YAML scalar as JSON. The result is discarded (Json::is_discarded) if the text is not
+// JSON or is nested too deeply.
 Json json_in(std::string_view text) {
   const auto is_shallow = [](int depth, Json::parse_event_t, Json&) { return depth <= kDeepest; };
   return Json::parse(trimmed(text), is_shallow, false, true);
@@ -202,7 +203,7 @@ class Checker {
   }
 
   std::optional<Json> text(const ValueType& type, const Json& value, const std::string& path) {
-    if (value.is_null()) return Json("");  // the originals' TOML has `resume = null`, and YAML may have `key:`
+    if (value.is_null()) return Json("");  // from `resume = null` in TOML of the original programs, or `key:` in YAML
     if (value.is_string() && value.get_ref<const std::string&>().find('\0') != std::string::npos) {
       return problem(path + " holds a NUL byte", "remove it");
     }
@@ -231,7 +232,7 @@ class Checker {
     return inner_or_wrong(type, value, path);
   }
 
-  // Checks against the inner type. If a scalar doesn't fit, the message names the whole type, including "auto" or null.
+  // Checks `value` against the inner type. If a scalar doesn't fit, the message names the whole type, including "auto" or null.
   std::optional<Json> inner_or_wrong(const ValueType& type, const Json& value, const std::string& path) {
     const std::size_t before = problems_.size();
     std::optional<Json> result = check(type.inner.front(), value, path);

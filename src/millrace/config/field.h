@@ -22,7 +22,7 @@
 
 namespace millrace::config {
 
-// A value, or "auto": Millrace chooses the value and reports why. Default: auto.
+// A value, or "auto", which means that Millrace chooses the value and reports why. Default: auto.
 template <class T>
 class Auto {
  public:

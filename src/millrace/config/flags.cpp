@@ -67,9 +67,10 @@ void Layers::add_environment(std::span<const std::pair<std::string, std::string>
     if (!name.starts_with(kPrefix)) continue;
     if (name.find("__") == std::string::npos) {
       if (const std::string key = key_without_its_dot(*schema_, std::string_view(name).substr(kPrefix.size())); !key.empty())
-        problems_.push_back({.what = "variable " + quoted(name) + " sets nothing: two underscores stand for the dot of " + key,
-                             .where = "environment",
-                             .next = "write " + variable_of(key) + ", or unset it"});
+        problems_.push_back(
+            {.what = "variable " + quoted(name) + " sets nothing: the dot of " + key + " is written as two underscores",
+             .where = "environment",
+             .next = "write " + variable_of(key) + ", or unset it"});
       continue;
     }
     current = name;
@@ -151,7 +152,7 @@ void Layers::add_flag(const std::string& name, const std::string* value, std::sp
   const std::string* word = next < words.size() ? &words[next] : nullptr;
   const bool is_truth = word != nullptr && (*word == "true" || *word == "false");
   const bool is_word = word != nullptr && !word->starts_with("--") && !(is_short(*word) && alias(word->substr(1)) != nullptr);
-  // Another program's number may stand for true or false: --gpu_log_interval 100.
+  // In flags of other programs a number may stand for true or false: --gpu_log_interval 100.
   const bool is_number = is_word && target.is_converted && word->find_first_not_of("0123456789") == std::string::npos;
   if (is_truth || is_number || (is_word && !target.is_boolean)) {
     ++next;

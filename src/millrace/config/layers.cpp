@@ -130,7 +130,7 @@ void Layers::unknown(const std::string& name, const std::string& what, const std
 }
 
 void Layers::walk(const Json& tree, const std::string& prefix, Layer& layer) {
-  std::vector<std::pair<std::size_t, std::string>> names;  // in the order of the file, as problems are reported
+  std::vector<std::pair<std::size_t, std::string>> names;  // sorted by line, so that problems are reported in this order
   for (const auto& item : tree.items()) names.emplace_back(line_of(layer.origin_of(prefix + item.key())), item.key());
   std::ranges::stable_sort(names, {}, [](const auto& name) { return name.first; });
   for (const auto& [line, name] : names) add_key(prefix + name, tree[name], layer);
@@ -245,7 +245,7 @@ void Layers::read_text(std::string_view text, std::string_view suffix, const std
       tree = std::move(keys);
     }
     for (Problem& problem : problems) {
-      const auto found = origins.find(problem.where);  // the line is known for a key of the file
+      const auto found = origins.find(problem.where);  // if `where` is a key of the file, its line is known
       problem.where = found == origins.end() ? name : found->second;
       problems_.push_back(std::move(problem));
     }

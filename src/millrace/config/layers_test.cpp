@@ -67,8 +67,8 @@ TEST(Layers, AVariableWithoutItsSecondUnderscoreIsNamed) {
   Layers layers = make_layers();
   layers.add_environment(Variables{{"MILLRACE_OPTIM_LEARNING_RATE", "1"}, {"MILLRACE_OPTIM", "x"}, {"MILLRACE_CPU", "avx2"}});
   EXPECT_EQ(text_of_problems(layers),
-            "ConfigError  variable \"MILLRACE_OPTIM_LEARNING_RATE\" sets nothing: two underscores stand for the dot of "
-            "optim.learning_rate\n"
+            "ConfigError  variable \"MILLRACE_OPTIM_LEARNING_RATE\" sets nothing: the dot of "
+            "optim.learning_rate is written as two underscores\n"
             "  where    environment\n"
             "  next     write MILLRACE_OPTIM__LEARNING_RATE, or unset it");
 }

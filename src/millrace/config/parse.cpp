@@ -15,7 +15,7 @@ constexpr std::size_t kLargestText = 1U << 20U;  // each of the three parsers ne
 // Returns true for UTF-8 text of at most kLargestText bytes. For any other text adds a problem and returns false.
 bool is_text(std::string_view text, const std::string& name, detail::TreeBuilder& tree) {
   if (text.size() > kLargestText) {
-    tree.problem("the file has " + human_bytes(static_cast<double>(text.size())) + ", a config has at most 1 MB", 0,
+    tree.problem("the file has " + human_bytes(static_cast<double>(text.size())) + ", but a config has at most 1 MB", 0,
                  "is this the right file?");
     return false;
   }
@@ -49,7 +49,7 @@ Json parse_text(std::string_view text, std::string_view suffix, const std::strin
     scalars_are_text = true;
     detail::parse_yaml(text, tree);
   } else {
-    tree.problem("config files are recognised by their suffix, and " + quoted(suffix) + " is not one of them", 0,
+    tree.problem("the suffix " + quoted(suffix) + " is not that of a config file", 0,
                  "name the file .json, .toml, .yaml or .yml");
   }
   Json root = tree.take();

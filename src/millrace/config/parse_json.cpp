@@ -55,7 +55,7 @@ class JsonHandler : public nlohmann::json_sax<Json> {
   bool end_array() override { return tree_.end(); }
 
   bool parse_error(std::size_t offset, const std::string& last_token, const nlohmann::detail::exception& error) override {
-    // The parser counts bytes from 1, and `offset` lies after the byte that it can't accept.
+    // `offset` counts the bytes that were read, up to and including the byte that the parser can't accept.
     const std::size_t at = std::min(text_.size(), offset == 0 ? 0 : offset - 1);
     const std::string_view before = text_.substr(0, at);
     const std::size_t error_line = 1 + static_cast<std::size_t>(std::count(before.begin(), before.end(), '\n'));

@@ -59,8 +59,9 @@ class YamlHandler final : public YAML::EventHandler {
   void refuse_anchor(const YAML::Mark& mark, YAML::anchor_t anchor) {
     if (anchor != YAML::NullAnchor) refuse(mark, "anchors (&name) are not accepted in a config", "write the value out");
   }
-  // Refuses an application's own tag. Such a tag, as in "!env NAME", asks for an operation that Millrace does not do: NAME would
-  // become the value. YAML's and Python's tags (!!float, !!python/tuple) change nothing, because the schema decides.
+  // Refuses an application's own tag. Such a tag, as in "!env NAME", asks for an operation that Millrace does not do: without
+  // this check the text NAME would become the value. YAML's and Python's tags (!!float, !!python/tuple) change nothing, because
+  // the schema decides.
   void refuse_tag(const YAML::Mark& mark, const std::string& tag) {
     if (tag.size() < 2 || tag[0] != '!') return;  // yaml-cpp gives "?" or "!" if a scalar has no tag
     refuse(mark, "the tag " + quoted(tag) + " is not accepted in a config", "remove it and write the value out");

@@ -29,7 +29,7 @@ struct Leaf {
   bool is_boolean = false;                          // true: the flag may be given without a value, and as --no-...
   std::vector<std::string> choices;                 // for an enum: the legal words
   bool is_path = false;                             // the value, or each element of the list, names a file or folder
-  std::vector<std::string> words_beside_path = {};  // legal values of a path that are not paths
+  std::vector<std::string> words_beside_path = {};  // legal values of a path that are words, not paths
   bool free_on_resume = false;                      // true: the value may change when a run resumes
   // Checks one value and converts it to canonical JSON (numbers of the right kind, enum words). `scalar_text` is true if the
   // value came as text (flags, environment, YAML scalars) and must be parsed by type. If the value is not legal, adds problems
@@ -54,7 +54,7 @@ struct Alias {
   std::string name;
   std::string path;  // the key that the alias stands for; "" = no key
   std::function<Json(const Json&)> convert;
-  std::string note;  // for the reference, e.g. "as in the original's TOML"
+  std::string note;  // for the reference page, e.g. "as in the original's TOML"
   // Returns the notice that a run prints if the value has a different effect here than in the other program; "" = no notice.
   std::function<std::string(const Json&)> notice = nullptr;
   bool takes_text = false;  // true: the flag of an alias without a key is followed by a value
@@ -69,7 +69,7 @@ struct Resolved {
 };
 
 // Collects layers, lowest precedence first; then resolve() checks all of them at once. The order is
-// run < preset < files in order < environment (MILLRACE_OPTIM__LEARNING_RATE) < flags; aliases are accepted in all.
+// run < preset < files in order < environment (MILLRACE_OPTIM__LEARNING_RATE) < flags; every layer may use aliases.
 //
 // Paths in a resolved config are relative to the current folder. A path in a file is first looked for in that file's folder; if
 // no file is found there, the path stays as written.
@@ -80,12 +80,12 @@ class Layers {
   // Adds defaults of a recipe, a preset or the config of a run, with nested or dotted keys. Their relative paths are looked for
   // in each of `folders` in turn.
   void add_values(const Json& values, const std::string& origin, std::vector<std::filesystem::path> folders = {});
-  void add_file(const std::filesystem::path& path);  // .json (with comments), .toml, .yaml or .yml; problems are kept
+  void add_file(const std::filesystem::path& path);  // .json (with comments), .toml, .yaml, .yml; resolve() throws problems
   // Reads a file of another program: add_file() calls `convert`, which turns the file's tree into Millrace's keys or aliases.
-  // YAML values in the tree are texts. A key that keeps its path keeps its line in messages.
+  // YAML values in the tree are texts. Messages give the line of each key whose path `convert` keeps.
   struct Foreign {
     const Json& earlier;             // the trees converted before; keys of later trees replace those of earlier ones
-    std::vector<Problem>& problems;  // convert() adds keys that it can't convert; `where` is a path in the file
+    std::vector<Problem>& problems;  // convert() adds a problem for each key that it can't convert; `where` = the key's path
     std::vector<std::string>& notices;
   };
   using Convert = std::function<Json(const Json& tree, Foreign& file)>;

@@ -22,7 +22,7 @@ struct Limits {
   std::int64_t greatest_size = std::numeric_limits<std::int64_t>::max();
 };
 
-// "2", "at least 1", "at most 4" or "1 to 4"; "" = a list of any size.
+// Returns the legal sizes as text: "2", "at least 1", "at most 4" or "1 to 4"; "" if any size is legal.
 [[nodiscard]] std::string size_text(const Limits& limits);
 
 struct RecordField;
@@ -34,7 +34,7 @@ struct ValueType {
   std::uint64_t highest = 0;            // greatest value of an integer
   double largest = 0;                   // largest magnitude of a number
   std::vector<std::string> words = {};  // legal words of an enum
-  std::vector<ValueType> inner = {};    // of a choice the alternatives; else the one type inside, if any
+  std::vector<ValueType> inner = {};    // for a choice: its alternatives; for other types: the inner type, if any
   std::vector<RecordField> fields;      // the fields of a record
 };
 
@@ -50,7 +50,8 @@ struct RecordField {
 [[nodiscard]] std::string type_text(const ValueType& type);
 // "> 0", ">= 0 and < 1", "2 values"; empty without limits.
 [[nodiscard]] std::string limits_text(const ValueType& type, const Limits& limits);
-// Returns what a message says is expected: "an integer >= 1", "one of adamw, adam, sgd", "\"auto\" or a number > 0", ...
+// Returns the text with which a message says what is expected: "an integer >= 1", "one of adamw, adam, sgd", "\"auto\" or a
+// number > 0", ...
 [[nodiscard]] std::string expectation_text(const ValueType& type, const Limits& limits);
 // Returns true if a flag of this type may be given without a value.
 [[nodiscard]] bool is_boolean(const ValueType& type);

@@ -40,8 +40,8 @@ TEST(Cause, EachWayToEndIsTold) {
   expect_cause(error("DataError  a.h5 ends early\n  where x"), mark(), "failed", "of bad data: DataError  a.h5 ends early");
   expect_cause(error("TrainingDiverged  the loss"), mark(), "failed", "of divergence: ");
   expect_cause(error("write x: No space left on device"), mark(), "failed", "of a full disk: ");
-  expect_cause(error("SnapshotError  can't save the snapshot of step 1,200: it needs 9 bytes, 3 are free"), mark(), "failed",
-               "of a full disk: ");
+  expect_cause(error("SnapshotError  can't save the snapshot of step 1,200: it needs 9 bytes, but only 3 are free"), mark(),
+               "failed", "of a full disk: ");
   expect_cause(error("something else"), mark(), "failed", "of an error: something else");
   expect_cause(with({{"kind", "crash"}, {"text", "a segmentation fault (SIGSEGV) in step 7"}}), mark(), "crashed",
                "of a segmentation fault (SIGSEGV) in step 7");

@@ -129,7 +129,7 @@ void CsvWriter::take_over(Fs& fs, std::optional<std::int64_t> keep_through) {
     std::filesystem::path aside = file_.path();
     aside += ".old";
     const std::filesystem::path first = aside;
-    for (int i = 2; fs.exists(aside); ++i) aside = first.string() + "." + std::to_string(i);  // an earlier one is work too
+    for (int i = 2; fs.exists(aside); ++i) aside = first.string() + "." + std::to_string(i);  // never replaces an older file
     return fs.rename(file_.path(), aside);
   }
   if (found.size() > columns_.size()) columns_ = found;

@@ -34,7 +34,7 @@ class CsvReader {
   explicit CsvReader(std::string_view text, char separator = ',') : text_(text), separator_(separator) {}
   // Sets `row` to the cells of the next row; returns false if there is none.
   bool next(std::vector<std::string>& row);
-  [[nodiscard]] std::int64_t line() const noexcept { return line_; }  // number of the line, from 1, in which the last row begins
+  [[nodiscard]] std::int64_t line() const noexcept { return line_; }  // line (from 1) in which the row of the last next() begins
   // complete() is false if the text ends inside the last row: without a newline or, if ends_in_quotes(), before a cell's closing
   // quote.
   [[nodiscard]] bool complete() const noexcept { return complete_; }

@@ -46,8 +46,8 @@ libdeflate_result gunzip_longer(std::span<const std::byte> in, std::span<std::by
                                 std::uint64_t& passed_over) {
   constexpr std::size_t kPiece = std::size_t{1} << 16U;
   constexpr std::size_t kMost = std::numeric_limits<uInt>::max();
-  // The most bytes of a member beyond `out`. A longer member is refused, because it may have been made to waste the reader's
-  // time.
+  // The most bytes that a member may have beyond the size of `out`. A longer member is refused, because it may have been made to
+  // waste the reader's time.
   constexpr std::size_t kMostBehind = std::size_t{16} << 20U;
   z_stream stream{};
   if (::inflateInit2(&stream, 16 + MAX_WBITS) != Z_OK) throw std::bad_alloc();

@@ -1,4 +1,4 @@
-// DEFLATE streams (RFC 1951) with and without gzip's frame (RFC 1952), decoded at once into memory of a known size.
+// DEFLATE streams (RFC 1951) with and without gzip's frame (RFC 1952). One call decodes a stream into memory of a known size.
 #pragma once
 
 #include <cstddef>

@@ -19,7 +19,7 @@ namespace millrace::format {
 namespace {
 
 constexpr int kMostScans = 500;     // enough for encoders, which use about ten; each scan costs a pass over the whole picture
-constexpr JDIMENSION kContext = 2;  // number of columns on each side of a part that smooth upsampling also reads
+constexpr JDIMENSION kContext = 2;  // smooth upsampling also reads this many columns on each side of the part
 
 [[noreturn]] void refuse_jpeg(const std::filesystem::path& path, std::string what) {
   throw DataError({std::move(what), path.string(), "use an intact JPEG file: copy or write it again"});
@@ -154,8 +154,8 @@ JpegPicture::JpegPicture(PictureFile file, std::uint64_t file_bytes) : file_(fil
     blocks += static_cast<std::uint64_t>(info.comp_info[i].width_in_blocks) * info.comp_info[i].height_in_blocks;
   }
   if (blocks / 8 > file_bytes) {
-    fail("its header announces " + std::to_string(info.image_width) + " x " + std::to_string(info.image_height) + " pixels, " +
-         std::to_string(file_bytes) + " bytes can't hold that");
+    fail("its header announces " + std::to_string(info.image_width) + " x " + std::to_string(info.image_height) +
+         " pixels, but " + std::to_string(file_bytes) + " bytes can't hold so many");
   }
   size_ = {
       .height = info.image_height, .width = info.image_width, .stored = info.num_components == 1 ? Pixels::gray : Pixels::rgb};

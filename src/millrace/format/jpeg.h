@@ -1,6 +1,6 @@
-// Decodes JPEG pictures (ITU-T T.81) with libjpeg-turbo into given memory: baseline and progressive, gray or colour. Only the
-// requested part is transformed and coloured, and its bits equal those of the whole picture. CMYK and arithmetic coding are
-// rejected.
+// Decodes JPEG pictures (ITU-T T.81), baseline and progressive, gray or colour, with libjpeg-turbo into given memory. Only the
+// requested part is transformed and coloured, and its pixels equal those of the whole decoded picture. CMYK and arithmetic
+// coding are rejected.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,8 @@ namespace millrace::format {
 
 // Returns the size of a picture decoded at 1/2, 1/4 or 1/8, rounded up. Decoding at these sizes costs less than at full size.
 [[nodiscard]] PictureSize reduced(const PictureSize& size, int reduction) noexcept;
-// Returns the largest of 1, 2, 4, 8 that leaves at least this many rows and columns; 1 if the picture itself has fewer.
+// Returns the largest reduction (1, 2, 4 or 8) that leaves at least `height` rows and `width` columns; 1 if the picture itself
+// has fewer.
 [[nodiscard]] int largest_reduction(const PictureSize& size, std::int64_t height, std::int64_t width) noexcept;
 
 // A picture whose header has been read. The file's bytes must outlive it. One thread at a time.

@@ -36,8 +36,8 @@ NpyLayout read_layout(const InputFile& file) {
   const detail::NpyPrologue prologue = detail::parse_prologue(header);
   if (!prologue.problem.empty()) refuse(file, prologue.problem);
   if (prologue.header_bytes > file.size()) {
-    refuse(file, "the file is cut off inside its header: " + std::to_string(file.size()) + " bytes, the header alone has " +
-                     std::to_string(prologue.header_bytes));
+    refuse(file, "the file is cut off inside its header: it has " + std::to_string(file.size()) +
+                     " bytes, but the header alone has " + std::to_string(prologue.header_bytes));
   }
   header.resize(prologue.header_bytes);
   file.read(0, header);

@@ -93,8 +93,8 @@ class NpzFile {
   std::vector<std::pair<std::string, std::string>> unread_;
 };
 
-// Checks the CRC-32 of every member of a zip archive. Throws a DataError that names the member that differs, or the file if it
-// is not an archive. Holds one compressed member in memory at a time.
+// Checks the CRC-32 of every member of a zip archive. Throws a DataError that names the member whose CRC is wrong, or the file
+// if it is not an archive. Holds one compressed member in memory at a time.
 void check_zip(const std::filesystem::path& path);
 
 // Returns the names of a zip archive's members. Throws DataError if the file is not an archive.

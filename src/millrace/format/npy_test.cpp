@@ -161,8 +161,8 @@ TEST_F(NpyTest, HostileFilesAreRefusedWithAReason) {
       {npy(good, "12345678", 2).substr(0, 11), "cut off inside its header"},
       {npy(good, "12345678").substr(0, 30), "the header alone has"},
       {huge_header, "the header announces 4294967295 bytes"},
-      {npy(good, "1234567"), "has 8 bytes, 7 follow the header: it was cut off"},
-      {npy(good, "123456789"), "has 8 bytes, 9 follow the header"},
+      {npy(good, "1234567"), "has 8 bytes, but 7 follow the header: the array was cut off"},
+      {npy(good, "123456789"), "has 8 bytes, but 9 follow the header"},
       {npy(good, ""), "8 bytes, 0 follow"},
       {npy(header("'|O'", "(2,)"), "12345678"), "Python objects (dtype \"|O\"), which are never loaded"},
       {npy(header("'O'", "(2,)"), "12345678"), "Python objects"},
@@ -303,15 +303,16 @@ TEST_F(NpzTest, HostileArchivesAreRefusedWithAReason) {
     put(std::string(whole).replace(at, bytes.size(), bytes));
     return refusal<NpzFile>();
   };
-  EXPECT_EQ(changed(whole.size() - 1, "\1"), "no list of members at the end: not a zip archive, or it was cut off");
+  EXPECT_EQ(changed(whole.size() - 1, "\1"),
+            "there is no list of members at the end: this is not a zip archive, or it was cut off");
   EXPECT_EQ(changed(entry + 8, "\1"), "member \"b.npy\" is encrypted");
   EXPECT_EQ(changed(entry + 10, "\14"), "member \"b.npy\" is compressed by the unknown method 12");
   EXPECT_THAT(changed(entry + 16, "\1\2\3\4"), HasSubstr("array \"b\" is damaged: its CRC-32 differs"));
-  EXPECT_THAT(changed(entry + 46, "c"), HasSubstr("there is not the header of member \"c.npy\""));
-  EXPECT_THAT(changed(entry + 50, "x"), HasSubstr("there is not the header of"));
+  EXPECT_THAT(changed(entry + 46, "c"), HasSubstr("the header of member \"c.npy\" is not at byte"));
+  EXPECT_THAT(changed(entry + 50, "x"), HasSubstr(" is not at byte"));
   // Position of the zip64 record, which follows the name: size, compressed size, offset.
   const std::size_t sizes = entry + 46 + 5 + 4;
-  EXPECT_THAT(changed(sizes, std::string("\0\0\0\0\1\0\0\0", 8)), HasSubstr("can't hold that"));
+  EXPECT_THAT(changed(sizes, std::string("\0\0\0\0\1\0\0\0", 8)), HasSubstr("can't hold so many"));
   EXPECT_THAT(changed(sizes, "\x10"), HasSubstr("member \"b.npy\":"));
   EXPECT_THAT(changed(sizes + 8, "\xFF\xFF"), HasSubstr("does not fit before the list of members"));
   EXPECT_THAT(changed(sizes + 16, "\xFF\xFF"), HasSubstr("begins at byte 65535"));

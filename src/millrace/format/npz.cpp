@@ -28,7 +28,7 @@ std::vector<std::byte> head_of(const InputFile& file, const detail::ZipMember& m
     file.read(member.offset, head);
     return head;
   }
-  // Reads enough compressed bytes for `limit`. Deflate makes data longer by at most a few bytes per block.
+  // Reads enough compressed bytes for `limit` decompressed ones. Deflate makes data longer by at most a few bytes per block.
   std::vector<std::byte> packed(std::min(member.compressed, 2 * limit + 1024));
   file.read(member.offset, packed);
   std::size_t written = 0;

@@ -159,7 +159,7 @@ std::string text_in(std::string_view chunk, std::string_view name) {
   return text;
 }
 
-// Decodes a block as ImageMagick writes it: "\nexif\n    1234\n" and then the block in hexadecimal digits.
+// Decodes an EXIF block as ImageMagick writes it: "\nexif\n    1234\n" and then the block in hexadecimal digits.
 std::vector<std::byte> block_of_profile(std::string_view text) {
   for (int line = 0; line < 3; ++line) {
     const std::size_t end = text.find('\n');
@@ -233,8 +233,8 @@ PictureSigns picture_signs(const ReadAt& read) {
 
 std::string stored_text(const PictureSigns& signs) {
   return std::string(signs.colour) + " of " + std::to_string(signs.bits) + (signs.bits == 1 ? " bit" : " bits") +
-         (signs.alpha ? ", with transparency, which is dropped: colours are kept unchanged" : "") +
-         (signs.bits == 16 ? ", of which the upper 8 are used" : "");
+         (signs.bits == 16 ? ", of which the upper 8 are used" : "") +
+         (signs.alpha ? ", with transparency, which is dropped: colours are kept unchanged" : "");
 }
 
 PictureSize upright(const PictureSize& stored, int orientation) noexcept {

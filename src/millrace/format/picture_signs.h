@@ -13,7 +13,7 @@
 namespace millrace::format {
 
 struct PictureSigns {
-  int orientation = 1;                 // how the stored pixels must be turned, as a number from 1 to 8: from EXIF, else from XMP
+  int orientation = 1;                 // how the stored pixels must be turned: EXIF's number from 1 to 8, else XMP's
   bool alpha = false;                  // the file has an alpha channel, or transparency of a palette or of a single colour (tRNS)
   int bits = 8;                        // bits per channel or, with a palette, per palette index
   std::string_view colour;             // "gray", "RGB", "a palette"; "" if the head does not say

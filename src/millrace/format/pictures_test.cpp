@@ -98,10 +98,11 @@ TEST(Png, HostileFilesAreRefusedWithAReason) {
   };
   const std::string rgb8("\x08\x02\0\0\0", 5);
   EXPECT_EQ(read({}), "not a PNG file: it does not begin with \\x89PNG");
-  EXPECT_EQ(read(std::vector<std::byte>(good.begin(), good.begin() + 20)), "the PNG file is cut off: 20 bytes");
+  EXPECT_EQ(read(std::vector<std::byte>(good.begin(), good.begin() + 20)), "the PNG file is cut off: it has only 20 bytes");
   EXPECT_THAT(read(png_of({{"IDAT", std::string(40, 'x')}})), HasSubstr("does not begin with an IHDR chunk"));
   EXPECT_THAT(read(png_of({{"IHDR", ihdr(0, 4, rgb8)}, {"IEND", ""}})), HasSubstr("announces 0 x 4 pixels"));
-  EXPECT_THAT(read(png_of({{"IHDR", ihdr(0x7FFFFFFF, 0x7FFFFFFF, rgb8)}, {"IEND", ""}})), HasSubstr("45 bytes can't hold that"));
+  EXPECT_THAT(read(png_of({{"IHDR", ihdr(0x7FFFFFFF, 0x7FFFFFFF, rgb8)}, {"IEND", ""}})),
+              HasSubstr("45 bytes can't hold so many"));
   EXPECT_THAT(read(png_of({{"IHDR", ihdr(4, 4, rgb8)}, {"IEND", ""}})), HasSubstr("can't be decoded"));
   EXPECT_THAT(read(png_of({{"IHDR", ihdr(4, 4, rgb8)}, {"IDAT", ""}, {"IEND", ""}})), HasSubstr("can't be decoded"));
   EXPECT_THAT(read(png_of({{"IHDR", ihdr(4, 4, rgb8)}, {"IDAT", "nonsense"}, {"IEND", ""}})), HasSubstr("can't be decoded"));
@@ -215,8 +216,8 @@ TEST(Jpeg, HostileFilesAreRefusedWithAReason) {
   const auto frame = std::search(vast.begin(), vast.end(), marker.begin(), marker.end());
   ASSERT_NE(frame, vast.end());
   for (int i = 5; i < 9; ++i) frame[i] = std::byte{0xFE};
-  EXPECT_EQ(read(vast), "the JPEG file can't be decoded: its header announces 65278 x 65278 pixels, " +
-                            std::to_string(vast.size()) + " bytes can't hold that");
+  EXPECT_EQ(read(vast), "the JPEG file can't be decoded: its header announces 65278 x 65278 pixels, but " +
+                            std::to_string(vast.size()) + " bytes can't hold so many");
   const std::vector<std::byte> printer = encode_jpeg(size, std::vector<std::byte>(16 * 16 * 4), {.cmyk = true});
   EXPECT_EQ(read(printer), "the JPEG file can't be decoded: it has the colours of a printer (CMYK)");
   // A file of endless scans: the same progressive scan again and again.

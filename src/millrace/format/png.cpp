@@ -55,7 +55,8 @@ struct Header {
 Header parse_header(PictureFile file, std::uint64_t file_bytes) {
   const std::span<const std::byte> bytes = file.bytes;
   if (!is_png(bytes)) refuse_png(file.path, "not a PNG file: it does not begin with \\x89PNG");
-  if (bytes.size() < kPngStart) refuse_png(file.path, "the PNG file is cut off: " + std::to_string(bytes.size()) + " bytes");
+  if (bytes.size() < kPngStart)
+    refuse_png(file.path, "the PNG file is cut off: it has only " + std::to_string(bytes.size()) + " bytes");
   if (number(bytes, 8) != 13 || name_at(bytes, 12) != "IHDR")
     refuse_png(file.path, "the PNG file does not begin with an IHDR chunk");
   Header header;
@@ -75,7 +76,7 @@ Header parse_header(PictureFile file, std::uint64_t file_bytes) {
       static_cast<std::uint64_t>(header.size.height) * (1 + static_cast<std::uint64_t>(header.size.width) / 8);
   if (least / kDeflateMostExpansion > file_bytes) {
     refuse_png(file.path,
-               "the PNG header announces " + shape + " pixels, " + std::to_string(file_bytes) + " bytes can't hold that");
+               "the PNG header announces " + shape + " pixels, but " + std::to_string(file_bytes) + " bytes can't hold so many");
   }
   return header;
 }
@@ -91,7 +92,7 @@ void check_chunks(PictureFile file) {
     const std::string_view name = name_at(bytes, at + 4);
     const std::string who = "PNG chunk " + quoted(name) + " at byte " + std::to_string(at);
     if (length > bytes.size() - at - kChunkFrame) {
-      refuse_png(file.path, who + " announces " + std::to_string(length) + " bytes, " +
+      refuse_png(file.path, who + " announces " + std::to_string(length) + " bytes, but only " +
                                 std::to_string(bytes.size() - at - kChunkFrame) + " follow: the file was cut off");
     }
     if (crc32(bytes.subspan(at + 4, 4 + length)) != number(bytes, at + 8 + length))

@@ -62,8 +62,8 @@ class PtFile {
   [[nodiscard]] const PtTensor* find(std::string_view name) const noexcept;
   // Reads the tensor in row-major order; `into` has tensor.bytes bytes. The storage's CRC-32 is checked first.
   void read(const PtTensor& tensor, std::span<std::byte> into);
-  // Reads a part, [first, first + into.size()), of the bytes that read() returns. If the tensor is row-major, only this part is
-  // read from the file; the part must consist of whole elements. For any other tensor the part must be all of its bytes.
+  // Reads a part, [first, first + into.size()), of the bytes that read() yields. If the tensor is row-major, only this part is
+  // read from the file; the part must consist of whole elements. For any other tensor the part must be the whole tensor.
   void read_part(const PtTensor& tensor, std::uint64_t first, std::span<std::byte> into);
 
  private:

@@ -56,7 +56,8 @@ const detail::ZipMember* find_member(const std::vector<detail::ZipMember>& membe
 }
 
 std::string read_member(const InputFile& file, const detail::ZipMember& member) {
-  if (member.deflated) pass_over_pt(file, "member " + quoted(member.name) + " is compressed; torch.save stores it as it is");
+  if (member.deflated)
+    pass_over_pt(file, "member " + quoted(member.name) + " is compressed, but torch.save stores it uncompressed");
   std::string text(member.bytes, '\0');
   file.read(member.offset, std::as_writable_bytes(std::span(text)));
   if (crc32(std::as_bytes(std::span(text))) != member.crc32)
@@ -115,7 +116,8 @@ void turn_signs(const PtTensor& tensor, std::uint64_t first, std::span<std::byte
   }
 }
 
-// Applies the operations that torch deferred to `bytes`. These are whole numbers of the row-major tensor, from byte `first` on.
+// Applies the operations that torch deferred to `bytes`, a part of the row-major tensor that begins at byte `first`. No number
+// is cut at either end.
 void do_what_was_left(const PtTensor& tensor, std::uint64_t first, std::span<std::byte> bytes) {
   if (!tensor.conjugated && !tensor.negated) return;
   switch (tensor.dtype) {
@@ -176,7 +178,7 @@ PtFile::PtFile(const std::filesystem::path& path) : file_(std::make_unique<Input
   const detail::ZipMember* const pickle = find_member(zip.members, prefix + std::string(kPickle));
   if (pickle->bytes > kMostPickleBytes) {
     pass_over_pt(*file_, "data.pkl has " + human_bytes(static_cast<double>(pickle->bytes)) +
-                             "; a dict of tensors takes some 200 bytes for each tensor");
+                             ", but a dict of tensors takes only some 200 bytes for each tensor");
   }
   const std::string text = read_member(*file_, *pickle);
   const detail::Pickled pickled = detail::unpickle(text);
@@ -193,9 +195,10 @@ PtFile::PtFile(const std::filesystem::path& path) : file_(std::make_unique<Input
     const std::string name = prefix + "/data/" + claim.key;
     const detail::ZipMember* const member = find_member(zip.members, name);
     if (member == nullptr) refuse_pt(*file_, "member " + quoted(name) + " is missing");
-    if (member->deflated) pass_over_pt(*file_, "member " + quoted(name) + " is compressed; torch.save stores it as it is");
+    if (member->deflated)
+      pass_over_pt(*file_, "member " + quoted(name) + " is compressed, but torch.save stores it uncompressed");
     if (member->bytes != claim.bytes) {
-      refuse_pt(*file_, "member " + quoted(name) + " has " + std::to_string(member->bytes) + " bytes, data.pkl says " +
+      refuse_pt(*file_, "member " + quoted(name) + " has " + std::to_string(member->bytes) + " bytes, but data.pkl says " +
                             std::to_string(claim.bytes));
     }
     storages_.push_back({name, member->offset, member->bytes, member->crc32, false});

@@ -110,7 +110,7 @@ void check(std::span<const Field> tensors) {
     if (first_invalid_utf8(field.name)) refuse("its name is not UTF-8");
     if (field.name.size() > 1000) refuse("its name has more than 1000 bytes");
     if (!names.insert(field.name).second) refuse("the name occurs twice");
-    Shape sizes = field.shape;  // a tensor without elements has strides too
+    Shape sizes = field.shape;  // a tensor without elements needs valid strides too, so its sizes of 0 count as 1
     std::replace(sizes.begin(), sizes.end(), std::int64_t{0}, std::int64_t{1});
     if (!element_count(field.shape) || !element_count(sizes)) refuse("shape " + to_text(field.shape) + " is not possible");
   }

@@ -75,14 +75,15 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : path_(path
   descriptor_ = open_regular(path_, bytes_);
   try {
     if (bytes_ < detail::kLengthBytes) {
-      refuse_safetensors(path_, "not a safetensors file: " + std::to_string(bytes_) + " bytes, the header alone has at least 10");
+      refuse_safetensors(
+          path_, "not a safetensors file: it has " + std::to_string(bytes_) + " bytes, but the header alone has at least 10");
     }
     std::string header(detail::kLengthBytes, '\0');
     read_at(descriptor_, path_, 0, std::as_writable_bytes(std::span(header)));
     const std::uint64_t length = little_endian(std::as_bytes(std::span(header)));
     if (length > bytes_ - detail::kLengthBytes || length > detail::kHeaderLimit) {
       refuse_safetensors(path_, "not a safetensors file, or cut off: it announces a header of " + std::to_string(length) +
-                                    " bytes, the file has " + std::to_string(bytes_));
+                                    " bytes, but the file has " + std::to_string(bytes_));
     }
     header.resize(detail::kLengthBytes + length);
     const std::span text = std::span(header).subspan(detail::kLengthBytes);

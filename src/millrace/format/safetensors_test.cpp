@@ -166,7 +166,7 @@ TEST_F(SafetensorsTest, HostileHeadersAreRefusedWithAReason) {
       {R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0]}})", 4, "has 1 data_offsets instead of 2"},
       {R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4,4]}})", 4, "the number 4"},
       {R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,0]}})", 4, "ends before it begins"},
-      {R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,8]}})", 8, "needs 4 bytes, its data_offsets span 8"},
+      {R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,8]}})", 8, "needs 4 bytes, but its data_offsets span 8"},
       {R"({"a":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,0]}})", 0, "larger than any file"},
       {R"({"a":{"dtype":"F64","shape":[2305843009213693952],"data_offsets":[0,0]}})", 0, "larger than any file"},
       {R"({"a":{"dtype":"F32","shape":[9223372036854775808],"data_offsets":[0,0]}})", 0, "a size above 2^63"},

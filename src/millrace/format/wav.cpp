@@ -73,7 +73,8 @@ float value_at(const std::byte* from, const WavLayout& layout) {
   return static_cast<float>(std::bit_cast<std::int32_t>(bits)) / 2147483648.0F;
 }
 
-// True if the rest of the file, from `at`, is a row of whole chunks. The numbers of an unfinished recording are not.
+// True if the rest of the file, from `at`, is a sequence of whole chunks. In an unfinished recording the rest is sound, so the
+// result is false.
 bool holds_chunks(const InputFile& file, std::uint64_t at) {
   const auto is_printable = [](char c) { return c >= ' ' && c <= '~'; };
   while (at + kChunkBytes <= file.size()) {
@@ -112,9 +113,9 @@ WavFile::WavFile(const std::filesystem::path& path) : file_(std::make_unique<Inp
                                with_commas(static_cast<std::int64_t>(bytes)) + " bytes are there");
       }
       if (bytes == 0 && !holds_chunks(*file_, begin)) {
-        refuse_wav(*file_, "the sound's header announces 0 bytes, " +
+        refuse_wav(*file_, "the sound's header announces 0 bytes, but " +
                                with_commas(static_cast<std::int64_t>(file_->size() - begin)) +
-                               " follow: its recording was not finished");
+                               " follow: the recording was not finished");
       }
       first_ = begin;
       layout_.frames = static_cast<std::int64_t>(bytes) / (layout_.channels * (layout_.bits / 8));

@@ -83,7 +83,7 @@ TEST(Wav, HeadersThatDoNotFitTheNumbersAreRefused) {
   EXPECT_THAT(refused(padded), HasSubstr("numbers of 24 bits in 4 bytes, which Millrace does not read"));
   std::string unfinished = wav(1, 1, 16, std::string(8, 'x'));
   unfinished[kDataBytes] = 0;
-  EXPECT_THAT(refused(unfinished), HasSubstr("announces 0 bytes, 8 follow: its recording was not finished"));
+  EXPECT_THAT(refused(unfinished), HasSubstr("announces 0 bytes, but 8 follow: the recording was not finished"));
   EXPECT_THAT(read(wav(1, 1, 16, "")), testing::IsEmpty());
 }
 

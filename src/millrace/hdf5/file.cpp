@@ -38,7 +38,7 @@ struct Scratch {
   std::vector<std::byte> stored;
   std::vector<std::byte> chunk;
   detail::FilterScratch filters;
-  std::uint64_t file = 0;  // number of the file of the chunk that is kept; 0: no chunk is kept
+  std::uint64_t file = 0;  // number of the file whose chunk is kept; 0: no chunk is kept
   const Layout* layout = nullptr;
   std::size_t index = 0;
   std::span<std::byte> room(std::vector<std::byte>& buffer, std::size_t bytes) {
@@ -244,7 +244,7 @@ class OpenFile final : public detail::LoadableFile {
 
   void check_fill(const Layout& layout) const {
     if (!layout.fill.empty()) return;
-    throw DataError({.what = label(layout.dataset.name) + " was never written there, and has no fill value",
+    throw DataError({.what = label(layout.dataset.name) + " has a part that was never written, and no fill value",
                      .where = quoted(file_.path().string()),
                      .next = "write the dataset, or define a fill value"});
   }
@@ -358,7 +358,8 @@ class OpenFile final : public detail::LoadableFile {
 
   [[noreturn]] void too_short(const Layout& layout, std::size_t index) const {
     damaged(layout, index,
-            std::to_string(layout.chunks[index].size) + " bytes can't hold a chunk of " + std::to_string(layout.chunk_bytes));
+            std::to_string(layout.chunks[index].size) + " bytes can't hold a chunk of " + std::to_string(layout.chunk_bytes) +
+                " bytes");
   }
 
   void decode(const InputFile& file, const Layout& layout, std::size_t index, std::span<std::byte> out) const {
@@ -386,13 +387,13 @@ class OpenFile final : public detail::LoadableFile {
       } catch (const DataError& error) {
         failure = error.message().what;
       }
-      if (!failure.empty() && !digest.failure.empty()) continue;  // if both fail, the error is reported when a sample is read
+      if (!failure.empty() && !digest.failure.empty()) continue;  // reading a sample will report the error
       if (failure.empty() && digest.failure.empty() && own == digest.crc32c) continue;
       layout.dataset.through_child = true;
-      layout.dataset.reason = !failure.empty() ? "own decoding fails: " + failure
+      layout.dataset.reason = !failure.empty() ? "Millrace's own decoding fails: " + failure
                               : !digest.failure.empty()
                                   ? "the library fails: " + digest.failure
-                                  : "own decoding of block " + to_text(digest.offset) + " differs from the library's";
+                                  : "Millrace's own decoding of block " + to_text(digest.offset) + " differs from the library's";
       return false;
     }
     return true;

@@ -39,7 +39,7 @@ struct Dataset {
 struct Unreadable {
   std::string name;
   std::string reason;
-  std::string text = {};  // the data set's value, if that is a text of at most 1024 bytes; any bytes except zero
+  std::string text = {};  // the value, if it is a text of at most 1024 bytes; they may be any except zero
 };
 
 struct OpenOptions {
@@ -53,7 +53,7 @@ struct OpenOptions {
 class File {
  public:
   // Starts the child for the metadata of `datasets` (empty: the whole file). Throws DataError if the file is not HDF5, is
-  // truncated or crashed the library. Also throws DataError if a data set is missing (the message lists the existing ones) or
+  // truncated or crashes the library. Also throws DataError if a data set is missing (the message lists the existing ones) or
   // has a type without a DType.
   [[nodiscard]] static std::shared_ptr<const File> open(const std::filesystem::path& path,
                                                         std::span<const std::string> datasets = {});

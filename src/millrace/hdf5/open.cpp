@@ -38,8 +38,8 @@ std::atomic<std::uint64_t> g_described{0};
                    .next = "check that millrace-hdf5 is the one built with this program, and that memory is free"});
 }
 
-// Returns the most threads to use: one per core, and together the threads hold at most a quarter of the files that this process
-// may open.
+// Returns the largest number of threads to use. It is at most one per core, and so small that the threads together hold at most
+// a quarter of the files that this process may open.
 std::size_t most_threads() {
   const std::uint64_t files = limit_of(RLIMIT_NOFILE).value_or(1U << 16U);
   const std::size_t most = std::min<std::size_t>(kMostThreads, files / (4 * kFilesAtOnce));

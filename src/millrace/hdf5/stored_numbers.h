@@ -34,8 +34,8 @@ bool copied(std::span<const std::byte> bytes, std::span<To> values) {
 
 }  // namespace detail
 
-// Converts the numbers in `bytes` to `values`, which has as many. Returns false if they are not real numbers. For an integral To
-// also returns false if a number is not finite or too large.
+// Converts the numbers in `bytes` to `values`, which has room for exactly as many. Returns false unless is_real(dtype). For an
+// integral To also returns false if a number is not finite or too large.
 template <class To>
 [[nodiscard]] bool convert_numbers(DType dtype, std::span<const std::byte> bytes, std::span<To> values) {
   switch (dtype) {

@@ -65,7 +65,7 @@ void put(detail::WireWriter& request, const Attribute& attribute) {
   MR_CHECK(!std::holds_alternative<std::monostate>(attribute.value), "attribute " + name + " has no value");
   const auto* const text = std::get_if<std::string>(&attribute.value);
   MR_CHECK(text == nullptr || (text->size() <= kMaxAttributeText && text->find('\0') == std::string::npos),
-           "attribute " + name + " is a text too long, or with a zero byte");
+           "attribute " + name + " is too long a text, or holds a zero byte");
   detail::put_attribute(request, attribute);
 }
 

@@ -29,7 +29,7 @@ std::string digest(const Content& content) {
   Sha256 hash;
   for (const auto& [name, tensor] : all) {
     const std::optional<DType> dtype = dtype_of(tensor.scalar_type());
-    MR_CHECK(dtype.has_value(), "the digest knows no bytes for tensor " + name);
+    MR_CHECK(dtype.has_value(), "the digest can't hold tensor " + name + ", whose type is unknown");
     const at::Tensor host = detail::on_host(tensor);
     add_word(hash, name);
     add_word(hash, name_of(*dtype));

@@ -25,8 +25,9 @@ class Keeper {
   };
 
   using Tell = std::function<void(const std::string&)>;
-  // `began_from` is the snapshot from which the process resumed ("" = the process did not resume); it is whole and always stays.
-  // Damaged snapshots later than `began_from` are not reported again, because the search for `began_from` has reported them.
+  // `began_from` is the snapshot from which the process resumed ("" = the process did not resume). That snapshot is whole and
+  // always stays. Damaged snapshots later than `began_from` are not reported again, because the search for `began_from` has
+  // reported them.
   Keeper(Fs& fs, const std::filesystem::path& run, const std::filesystem::path& began_from = {});
 
   // Call this after the process wrote `snapshot`. The snapshot is whole, and stays until the next one is written.
@@ -51,7 +52,7 @@ class Keeper {
   std::string last_written_;
   std::set<std::string> whole_;
   std::set<std::string> named_;
-  std::set<std::string> reported_;  // snapshots later than began_from_, which the search for it has reported
+  std::set<std::string> reported_;  // snapshots later than began_from_; the search for it has reported the damaged ones
 };
 
 }  // namespace millrace::snapshot

@@ -51,7 +51,7 @@ class Loader {
 
   std::string read_small(const std::string& file, std::uintmax_t most_bytes) const {
     std::error_code code;
-    const std::uintmax_t size = std::filesystem::file_size(folder_ / file, code);  // sets `code` unless it is a regular file
+    const std::uintmax_t size = std::filesystem::file_size(folder_ / file, code);  // sets `code` if it is no regular file
     if (!code && size > most_bytes) refuse(file, "is too large: " + human_bytes(static_cast<double>(size)));
     try {
       return fs_.read_file(folder_ / file);
@@ -74,7 +74,7 @@ class Loader {
 
   void check_size(const std::string& file, std::uint64_t size, std::uint64_t expected) const {
     if (size == expected) return;
-    refuse(file, "is damaged: it has " + with_commas(static_cast<std::int64_t>(size)) + " bytes, the manifest says " +
+    refuse(file, "is damaged: it has " + with_commas(static_cast<std::int64_t>(size)) + " bytes, but the manifest says " +
                      with_commas(static_cast<std::int64_t>(expected)));
   }
 
@@ -82,13 +82,14 @@ class Loader {
     const detail::FileRecord& record = record_of(file);
     std::string text = read_small(file, most_bytes);
     check_size(file, text.size(), record.bytes);
-    if (crc32c(std::as_bytes(std::span(text))) != record.crc32c) refuse(file, "is damaged: CRC32C differs from the manifest's");
+    if (crc32c(std::as_bytes(std::span(text))) != record.crc32c)
+      refuse(file, "is damaged: its CRC32C differs from the manifest's");
     return text;
   }
 
   [[nodiscard]] Json read_state() const {
     std::optional<Json> state = detail::from_canonical(read_text(detail::kStateFile, kMostStateBytes));
-    if (!state) refuse(detail::kStateFile, "is not JSON, or nested too deeply");
+    if (!state) refuse(detail::kStateFile, "is not JSON, or is nested too deeply");
     return *std::move(state);
   }
 

@@ -17,7 +17,7 @@ namespace {
 constexpr std::uint64_t kManifestBytesPerTensor = 256;
 constexpr std::uint64_t kSlackBytes = std::uint64_t{64} << 10U;  // room for folders and for rounding to blocks
 
-// Removes the folder of a failed save. An error of the removal is dropped, because it must not hide the reason of the failure.
+// Removes the folder of a failed save. An error of the removal is dropped, because it must not hide the error of the save.
 class TemporaryFolder {
  public:
   TemporaryFolder(Fs& fs, std::filesystem::path path) : fs_(fs), path_(std::move(path)), writing_(path_) {
@@ -134,10 +134,10 @@ std::filesystem::path detail::write_image(Fs& fs, const std::filesystem::path& r
     const bool is_first = !fs.exists(snapshots);
     fs.create_directories(snapshots);
     if (is_first) fs.sync_directory(run);
-    // Some file systems, such as some mounted by FUSE, do not know their size and also report 0. For them only the write itself
+    // Some file systems, such as some mounted by FUSE, do not know how much is free and report 0. For them only the write itself
     // shows whether the snapshot fits.
     if (const std::uint64_t free = fs.free_bytes(snapshots); free > 0 && free < needed) {
-      throw SnapshotError({"it needs " + with_commas(static_cast<std::int64_t>(needed)) + " bytes, " +
+      throw SnapshotError({"it needs " + with_commas(static_cast<std::int64_t>(needed)) + " bytes, but only " +
                                with_commas(static_cast<std::int64_t>(free)) + " are free",
                            "", "free space there, or lower snapshot.keep_last"});
     }

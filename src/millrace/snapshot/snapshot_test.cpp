@@ -352,7 +352,7 @@ TEST_F(SnapshotTest, TooLittleSpaceIsSaidBeforeWriting) {
     FAIL();
   } catch (const SnapshotError& error) {
     EXPECT_THAT(error.message().what,
-                testing::MatchesRegex("can't save the snapshot of step 2: it needs [0-9,]+ bytes, 1,000 are free"));
+                testing::MatchesRegex("can't save the snapshot of step 2: it needs [0-9,]+ bytes, but only 1,000 are free"));
   }
   EXPECT_THAT(names(), ElementsAre());
 }

@@ -25,9 +25,9 @@ void attempt(Writer::Saved& saved, const std::filesystem::path& run, const std::
   } catch (const SnapshotError& error) {
     saved.error = error;
   } catch (const std::exception& error) {  // a mistake in Millrace; the exception must not leave the thread
-    saved.error =
-        SnapshotError({"can't save the snapshot of step " + std::to_string(saved.step) + ": " + error.what(), run.string(),
-                       "please report this; until it is repaired, --off=async_snapshot saves in the loop's thread"});
+    saved.error = SnapshotError(
+        {"can't save the snapshot of step " + std::to_string(saved.step) + ": " + error.what(), run.string(),
+         "please report this; until it is repaired, use --off=async_snapshot, which saves in the training loop's thread"});
   }
 }
 
@@ -58,8 +58,8 @@ struct Writer::Impl {
     work.saved.write_ms = milliseconds_since(begin);
   }
 
-  // Adds to `retention` the last best steps that all had snapshots, until all of its own best steps have snapshots. So the
-  // earlier best snapshots stay if the save of a best step failed.
+  // If a best step of `retention` has no snapshot (its save may have failed), adds the last best steps that all had snapshots,
+  // so that the earlier best snapshots stay.
   void keep_earlier_best(Keeper::Retention& retention) {
     bool all_saved = false;
     try {

@@ -25,7 +25,7 @@ class Writer {
     std::optional<SnapshotError> error;  // nullopt: the snapshot is durable, and old snapshots were removed
     std::vector<std::string> warnings;   // warnings from the removal of old snapshots
     double blocked_ms = 0;               // time that the caller of begin() waited
-    double write_ms = 0;                 // from the end of the copy until the snapshot is durable
+    double write_ms = 0;                 // time from the end of the copy until the snapshot is durable
   };
 
   // With `in_background` the writer has a thread, and host memory for a copy of the state. Otherwise begin() writes the state
@@ -35,8 +35,8 @@ class Writer {
   Writer(const Writer&) = delete;
   Writer& operator=(const Writer&) = delete;
 
-  // Makes the writer's thread allocate the memory for a copy of `content` now, because page-locking some GB takes about a second.
-  // Does nothing if the state is in host memory. The first save reports a failure.
+  // Makes the writer's thread allocate the memory for a copy of `content` now, because page-locking some GB takes about a
+  // second. Does nothing if the state is in host memory. If the allocation fails, the first save reports it.
   void make_room(const Content& content);
   // Waits for the running save and starts the next. When this returns, the tensors may change. Errors of the disk or the state
   // are not thrown: take() returns them. A result that was not taken before is lost.

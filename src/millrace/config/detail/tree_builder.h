@@ -40,7 +40,7 @@ class TreeBuilder {
 
   std::string name_;
   std::map<std::string, std::string>& origins_;
-  std::map<std::string, std::size_t> depths_;  // depth of the containers in which each path was found
+  std::map<std::string, std::size_t> depths_;  // number of containers that were open when each path was first found
   std::vector<Problem>& problems_;
   std::vector<Json> open_;                 // containers from the root to the innermost
   std::vector<std::string> paths_;         // dotted path of each open container

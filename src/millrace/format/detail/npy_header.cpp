@@ -41,7 +41,7 @@ std::string shown(std::string_view text) {
   return text.size() <= kMost ? quoted(text) : quoted(text.substr(0, kMost)) + "...";
 }
 
-// Parses the header's dictionary of descr, fortran_order and shape. Each function returns "" or the problem.
+// Parses the header's dictionary of descr, fortran_order and shape. parse() returns what is wrong, or "".
 class Parser {
  public:
   explicit Parser(std::string_view text) : text_(text) {}
@@ -90,7 +90,8 @@ class Parser {
     const std::string_view word = std::string_view(name).substr(name.empty() ? 0 : 1);
     const auto* const row = std::find_if(kNames.begin(), kNames.end(), [&](const auto& known) { return known.second == word; });
     if (row == kNames.end() || std::string_view("<>|=").find(name.front()) == std::string_view::npos) {
-      return "the array has the dtype " + shown(name) + ", which is not supported (bool, integers, floats, complex numbers)";
+      return "the array has the dtype " + shown(name) +
+             ", which Millrace does not read; it reads bool, integers, floats and complex numbers";
     }
     is_unread_ = false;
     layout.dtype = row->first;
@@ -250,8 +251,8 @@ ParsedNpy parse_npy(std::string_view text, std::uint64_t header_bytes, std::uint
   const std::uint64_t there = whole_bytes - header_bytes;
   if (layout.bytes != there) {
     result.problem = "an array of shape " + to_text(layout.shape) + " and dtype " + std::string(name_of(layout.dtype)) + " has " +
-                     std::to_string(layout.bytes) + " bytes, " + std::to_string(there) + " follow the header" +
-                     (there < layout.bytes ? ": it was cut off" : "");
+                     std::to_string(layout.bytes) + " bytes, but " + std::to_string(there) + " follow the header" +
+                     (there < layout.bytes ? ": the array was cut off" : "");
   }
   return result;
 }
@@ -268,7 +269,7 @@ std::string npy_header(DType dtype, const Shape& shape, std::size_t bytes) {
     throw DataError({.what = "an array of shape " + to_text(shape) + " and dtype " + std::string(name_of(dtype)) +
                              " does not have " + std::to_string(bytes) + " bytes",
                      .where = ".npy file",
-                     .next = "give the shape of all elements"});
+                     .next = "give the shape of the whole array"});
   }
   std::string text = std::string("{'descr': '") + (number_size(dtype) > 1 ? '<' : '|') + std::string(row->second) +
                      "', 'fortran_order': False, 'shape': (";

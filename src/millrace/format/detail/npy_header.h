@@ -16,7 +16,7 @@ struct NpyPrologue {
   std::uint64_t header_bytes = 0;  // size of the header with its magic, version and length
   std::string problem;             // what is wrong; "" = the header is valid
 };
-// `start` is the beginning of the file: kNpyPrologue bytes, or the whole file if it has fewer.
+// Parses the first bytes of a file. `start` has kNpyPrologue bytes, or the whole file if the file has fewer.
 [[nodiscard]] NpyPrologue parse_prologue(std::span<const std::byte> start);
 
 struct ParsedNpy {

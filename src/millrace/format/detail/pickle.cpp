@@ -155,8 +155,8 @@ class Machine {
     if (stack_.size() == kMostPickleNodes) throw Refused{"it nests too deeply"};
     stack_.push_back(node);
   }
-  // Returns how many values at the bottom of the stack an opcode may not take: those below the innermost mark. Without a mark an
-  // opcode may take all values.
+  // Returns the number of values at the bottom of the stack that an opcode may not take: those below the innermost mark, or 0 if
+  // there is no mark.
   std::size_t floor() const { return marks_.empty() ? 0 : marks_.back(); }
   std::uint32_t pop() {
     if (stack_.size() <= floor()) throw Refused{"an opcode takes more values than there are"};
@@ -370,13 +370,13 @@ class Machine {
     }
   }
 
-  // Makes an object, without arguments, of a class outside the list. The object's attributes may follow.
+  // Makes an object of a class outside the list, whose constructor must get no arguments. The object's attributes may follow.
   void new_object() {
     const std::uint32_t arguments = pop();
     const std::uint32_t made = pop();
     if (node(made).kind != PickleKind::foreign)
       throw Refused{"opcode NEWOBJ (0x81) of " + describe(node(made)) + " is not allowed", true};
-    if (node(made).text.starts_with("torch"))  // a whole pickled module, whose weights would not be found under their names
+    if (node(made).text.starts_with("torch"))  // a pickled module, whose weights would not be found under their names
       throw Refused{"global " + class_name(node(made)) + " is not allowed", true};
     if (node(arguments).kind != PickleKind::tuple || !node(arguments).items.empty())
       throw Refused{"an object of class " + class_name(node(made)) + " is made with arguments", true};
@@ -384,7 +384,7 @@ class Machine {
     make(PickleKind::object).text = name;
   }
 
-  // Returns a copy of a tuple's elements. The tuple must be short, because a file could have a long tuple copied once for every
+  // Returns a copy of a tuple's elements. The tuple must be short, because a file could demand a copy of a long tuple with every
   // three bytes.
   std::vector<std::uint32_t> short_tuple(std::uint32_t index, const char* role) {
     constexpr std::size_t kMost = 64;
@@ -394,7 +394,7 @@ class Machine {
     return tuple.items;
   }
 
-  // Makes a node of a call that Python would make here.
+  // Makes a node for a call that Python would make here.
   void reduce() {
     const std::uint32_t arguments = pop();
     const std::uint32_t callee = pop();
@@ -426,7 +426,7 @@ class Machine {
   }
 
   // Takes the attributes of an object, which are kept if the object's class is outside the list. The attributes of a dict, such
-  // as the versions of modules in a state_dict, are dropped, because they are not among its items.
+  // as the versions of modules in a state_dict, are dropped, because they are not entries of the dict.
   void build() {
     const std::uint32_t state = pop();
     PickleNode& target = top();

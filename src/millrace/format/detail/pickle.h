@@ -1,7 +1,7 @@
 // Reads the part of Python's pickle that torch.save writes (protocol 2), as data. No function is called and no module is
 // imported. A global must be a word of a fixed list (PickleWord), and a call of such a word becomes a node, which the reader's
-// caller interprets. Of a class outside the list only the name is kept. An object of such a class that is made without arguments
-// is read as the dict of its attributes. Every other use of such a class, and every other opcode, is rejected by name.
+// caller interprets. For a class outside the list, only the name is kept. An object of such a class that is made without
+// arguments is read as the dict of its attributes. Every other use of such a class, and every other opcode, is rejected by name.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +18,9 @@ enum class PickleWordKind : std::uint8_t {
   ordered_dict,       // collections.OrderedDict
   size,               // torch.Size
   device,             // torch.device
-  storage,            // torch.FloatStorage ... of `dtype`
+  storage,            // torch.FloatStorage and the like; `dtype` is the type of its elements
   untyped_storage,    // torch.storage.UntypedStorage
-  dtype,              // torch.float32 ...
+  dtype,              // torch.float32 and the like
   rebuild_tensor,     // arguments: (storage, offset, sizes, strides)
   rebuild_tensor_v2,  // arguments: (storage, offset, sizes, strides, requires_grad, hooks[, metadata])
   rebuild_tensor_v3,  // arguments: (storage, offset, sizes, strides, requires_grad, hooks, dtype[, metadata])
@@ -61,26 +61,26 @@ struct PickleNode {
     double real;
   };
   const PickleWord* word = nullptr;  // for a word: the global; for a call: the global that would be called
-  std::string_view text;             // part of the pickle: a text, or the class of a foreign or an object (class_name())
-  // The content depends on the kind: the elements of a list or tuple; key, value, key, ... of a dict; the arguments of a call;
-  // the id of a persistent; empty or the dict of attributes for an object.
+  std::string_view text;             // part of the pickle: a text, or the class name of a node of kind foreign or object
+  // The content depends on the kind. list, tuple: the elements; dict: key, value, key, ...; call: the arguments; persistent: the
+  // id; object: the dict of its attributes, or nothing.
   std::vector<std::uint32_t> items;
 };
 
 struct Pickled {
   std::vector<PickleNode> nodes;
   std::uint32_t root = 0;
-  std::string problem;     // what is wrong, and at which byte; the other members are then meaningless. "" if nothing is wrong
+  std::string problem;     // "" = valid; otherwise what is wrong and at which byte, and the other members are meaningless
   bool is_unread = false;  // the pickle is intact, but has an opcode or a class that Millrace does not read
 };
 
 inline constexpr std::size_t kMostPickleNodes = 2'000'000;  // enough for some 80,000 tensors; limits the memory to 200 MB
 
-// Reads a pickle; `bytes` must outlive the result. The number of bytes and the limit above bound the memory; the time is linear
+// Reads a pickle; `bytes` must outlive the result. The number of bytes and kMostPickleNodes bound the memory; the time is linear
 // in the number of bytes.
 [[nodiscard]] Pickled unpickle(std::string_view bytes);
 
-// Returns the class of a foreign or an object, in quotes, for messages: "collections.deque".
+// Returns the class of a node of kind foreign or object, in quotes, for messages: "collections.deque".
 [[nodiscard]] std::string class_name(const PickleNode& node);
 
 // Returns what the node is, for messages: "a list", "text", "torch.FloatStorage".

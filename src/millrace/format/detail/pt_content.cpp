@@ -69,8 +69,8 @@ class Interpreter {
     if (twice != entries.end()) throw RefusedContent{"the name " + quoted(twice->name) + " occurs twice", true};
   }
 
-  // Visits a value and everything inside it. A shared container is visited once for each place in which it occurs. So a few
-  // bytes can stand for any number of entries, and the entries are counted.
+  // Visits a value and everything inside it. A shared container is visited once for each place in which it occurs. A few bytes
+  // can therefore cause any number of visits, so the visits are limited.
   void visit(const PickleNode& value, const std::string& name, std::size_t level) {
     if (level > kMostLevels) throw RefusedContent{"it is nested more than 64 levels deep, or holds itself", true};
     if (++visits_ > kMostPickleNodes || (name_bytes_ += name.size()) > kMostNameBytes) {
@@ -173,7 +173,7 @@ class Interpreter {
     }
     if (!dtype) refuse("has no element type");
     tensor.dtype = *dtype;
-    tensor.shape = whole_numbers(node(made->items[2]), name, "shape");
+    tensor.shape = whole_numbers(node(made->items[2]), name, "sizes");
     tensor.strides = whole_numbers(node(made->items[3]), name, "strides");
     const PickleNode& first = node(made->items[1]);
     if (first.kind != PickleKind::integer || first.integer < 0) refuse("does not begin at an element of its storage");
@@ -213,7 +213,7 @@ class Interpreter {
       if (number.kind == PickleKind::integer && number.integer >= 0) numbers.push_back(number.integer);
     }
     if (!short_enough || numbers.size() != tuple.items.size()) {
-      throw RefusedContent{"tensor " + quoted(name) + " has " + what + " that are not whole numbers of 0 or more, at most 64"};
+      throw RefusedContent{"tensor " + quoted(name) + " has " + what + " that are not at most 64 whole numbers of 0 or more"};
     }
     return numbers;
   }

@@ -20,7 +20,7 @@ struct PtContent {
   std::vector<PtTensor> tensors;  // sorted by name; each lies inside the claimed size of its storage
   std::vector<PtValue> values;    // sorted by name
   std::vector<PtStorageClaim> storages;
-  std::uint64_t reach = 0;  // number of the file's bytes that are needed to read all tensors
+  std::uint64_t reach = 0;  // bytes that reading all tensors takes; overlapping tensors are counted separately
   std::string problem;      // what is wrong; "" = the file is valid
   std::string remedy;       // a special remedy for the problem; "" = the usual one
   bool is_unread = false;   // the problem is something valid that Millrace does not read

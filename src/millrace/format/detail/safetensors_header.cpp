@@ -177,7 +177,7 @@ class Handler {
     const auto needed = static_cast<std::uint64_t>(*count * size);
     if (tensor_.bytes != needed) {
       return fail(who + " of shape " + to_text(tensor_.shape) + " and dtype " + std::string(name_of(tensor_.dtype)) + " needs " +
-                  std::to_string(needed) + " bytes, its data_offsets span " + std::to_string(tensor_.bytes));
+                  std::to_string(needed) + " bytes, but its data_offsets span " + std::to_string(tensor_.bytes));
     }
     header_.tensors.push_back(std::move(tensor_));
     return true;

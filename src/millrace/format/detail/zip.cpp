@@ -99,8 +99,8 @@ bool take_zip64(std::span<const std::byte> extra, ZipMember& member, std::uint64
   return !missing;
 }
 
-// Sets where the member's data begins, as the header in front of the data says. That header must repeat the member's name.
-// Returns what is wrong, or "".
+// Finds where the member's data begins, from the header in front of the data. That header must repeat the member's name. Returns
+// what is wrong, or "".
 std::string locate(const InputFile& file, std::uint64_t local, std::uint64_t limit, ZipMember& member) {
   const std::string who = "member " + quoted(member.name);
   const std::uint64_t head = kLocalBytes + member.name.size();
@@ -108,7 +108,7 @@ std::string locate(const InputFile& file, std::uint64_t local, std::uint64_t lim
   const std::vector<std::byte> bytes = part(file, local, head);
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   if (number(bytes, 0, 4) != kLocal || number(bytes, 26, 2) != member.name.size() || text.substr(kLocalBytes) != member.name) {
-    return "at byte " + std::to_string(local) + " there is not the header of " + who;
+    return "the header of " + who + " is not at byte " + std::to_string(local);
   }
   member.offset = local + head + number(bytes, 28, 2);
   if (member.offset > limit || member.compressed > limit - member.offset) {
@@ -141,8 +141,8 @@ std::string take_entry(const InputFile& file, const Directory& directory, std::s
   const bool possible =
       member.deflated ? member.bytes / kDeflateMostExpansion <= member.compressed : member.bytes == member.compressed;
   if (possible) return "";
-  return who + " announces " + std::to_string(member.bytes) + " bytes, its " + std::to_string(member.compressed) +
-         " bytes in the file can't hold that";
+  return who + " announces " + std::to_string(member.bytes) + " bytes, but its " + std::to_string(member.compressed) +
+         " bytes in the file can't hold so many";
 }
 
 }  // namespace
@@ -151,7 +151,7 @@ ParsedZip read_zip_directory(const InputFile& file) {
   ParsedZip result;
   const std::optional<Directory> directory = find_directory(file);
   if (!directory) {
-    result.problem = "no list of members at the end: not a zip archive, or it was cut off";
+    result.problem = "there is no list of members at the end: this is not a zip archive, or it was cut off";
     return result;
   }
   const std::vector<std::byte> bytes = part(file, directory->offset, directory->bytes);
@@ -163,7 +163,8 @@ ParsedZip read_zip_directory(const InputFile& file) {
     if (!result.problem.empty()) return result;
   }
   if (!rest.empty())
-    result.problem = "the list of members holds more than the " + std::to_string(directory->members) + " announced";
+    result.problem =
+        "the list of members holds more than the " + std::to_string(directory->members) + " members that are announced";
   std::sort(result.members.begin(), result.members.end(), [](const ZipMember& a, const ZipMember& b) { return a.name < b.name; });
   const auto twice = std::adjacent_find(result.members.begin(), result.members.end(),
                                         [](const ZipMember& a, const ZipMember& b) { return a.name == b.name; });

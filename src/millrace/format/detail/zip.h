@@ -13,7 +13,7 @@ namespace millrace::format::detail {
 struct ZipMember {
   std::string name;
   std::uint64_t offset = 0;      // offset in the file at which the member's data begins
-  std::uint64_t compressed = 0;  // size of the data in the file, which holds all of it
+  std::uint64_t compressed = 0;  // size of the compressed data, all of which lie inside the file
   std::uint64_t bytes = 0;       // size after decompression; at most what the compressed bytes can expand to
   std::uint32_t crc32 = 0;
   bool deflated = false;

@@ -68,7 +68,7 @@ std::vector<std::uint32_t> filters_of(hid_t creation, std::size_t element_bytes,
     const bool compresses = id == H5Z_FILTER_DEFLATE || id == 32000 || id == 32004 || id == 32015;
     compressors += static_cast<int>(compresses);
     if (!compresses && id != H5Z_FILTER_SHUFFLE && id != H5Z_FILTER_FLETCHER32) reason = "filter " + std::string(name.data());
-    if (id == H5Z_FILTER_SHUFFLE && value != element_bytes) reason = "shuffled by other units than its elements";
+    if (id == H5Z_FILTER_SHUFFLE && value != element_bytes) reason = "shuffled in units other than its elements";
     filters.push_back(static_cast<std::uint32_t>(id));
   }
   if (compressors > 1) reason = "more than one compression";
@@ -87,7 +87,7 @@ void check_virtual(hid_t file, hid_t creation) {
     }
     const auto size = H5Pget_virtual_dsetname(creation, i, name.data(), name.size());
     if (size < 0 || static_cast<std::size_t>(size) >= name.size())
-      throw LibraryError("a virtual data set with a long source name");
+      throw LibraryError("a virtual data set whose source has too long a name");
     const Id source = Id(H5Dopen2(file, name.data(), H5P_DEFAULT));
     if (source.get() < 0) {
       H5Eclear2(H5E_DEFAULT);
@@ -102,7 +102,7 @@ Plan plan_of(const OpenDataset& dataset, hid_t file) {
   Plan plan;
   const hid_t creation = dataset.creation.get();
   const H5D_layout_t layout = H5Pget_layout(creation);
-  if (!dataset.same_in_memory) plan.reason = dataset.big_endian ? "big-endian" : "another layout of its elements";
+  if (!dataset.same_in_memory) plan.reason = dataset.big_endian ? "big-endian" : "elements laid out differently than in memory";
   if (layout == H5D_COMPACT) plan.reason = "compact layout";
   if (layout == H5D_VIRTUAL) {
     check_virtual(file, creation);
@@ -110,8 +110,8 @@ Plan plan_of(const OpenDataset& dataset, hid_t file) {
   }
   if (layout == H5D_CONTIGUOUS) {
     if (H5Pget_external_count(creation) > 0) throw LibraryError("data in external files");
-    // This is checked first, because in a file with a user block the library returns a wrong address for data that were never
-    // written.
+    // The status is checked first, because in a file with a user block H5Dget_offset returns a wrong address for data that were
+    // never written.
     H5D_space_status_t status = H5D_SPACE_STATUS_NOT_ALLOCATED;
     check(H5Dget_space_status(dataset.id.get(), &status));
     if (status == H5D_SPACE_STATUS_ALLOCATED) plan.address = H5Dget_offset(dataset.id.get());

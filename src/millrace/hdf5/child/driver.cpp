@@ -25,7 +25,7 @@ struct File {
 // thread.
 struct State {
   int descriptor = -1;
-  bool is_open = false;  // libhdf5 first opens the file only to look at it; it may open the file again after it has closed it
+  bool is_open = false;  // libhdf5 opens the file several times, but closes it each time before it opens it again
   bool records = false;
   std::optional<RawRead> recorded;
 };

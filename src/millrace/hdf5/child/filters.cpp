@@ -175,7 +175,7 @@ std::size_t bitshuffle_filter(unsigned flags, std::size_t values, const unsigned
     whole = big_endian(at, 8);
     block = big_endian(at + 8, 4) / element;
     at += 12;
-    if (whole / 50'000 > bytes) return 0;  // neither algorithm makes so many bytes from one byte
+    if (whole / 50'000 > bytes) return 0;  // neither lz4 nor zstd makes so many bytes from one byte
   }
   if (block == 0) block = std::max<std::size_t>(8192 / element / 8 * 8, 128);
   if (whole == 0 || whole > kMost || whole % element != 0 || block % 8 != 0) return 0;

@@ -10,8 +10,8 @@ namespace millrace::hdf5::child {
 inline constexpr int kSocket = 0;
 inline constexpr unsigned kWallSeconds = 120;  // time for a file or a block; then SIGALRM ends the process
 
-// Functions that read or write on the socket; they return false at the end of the conversation. A frame is a length and as many
-// bytes.
+// Functions that read or write on the socket; they return false at the end of the conversation. A frame is a length and that
+// many bytes.
 bool get_frame(int socket, std::string& bytes);
 bool get_exactly(int socket, char* to, std::size_t size);
 bool put_frame(int socket, const std::string& bytes);
@@ -24,7 +24,8 @@ int read_blocks(int descriptor);
 // Receives arrays from the socket and writes them.
 int write_arrays(int descriptor);
 
-// Limits this process's address space to what the size of the job's file allows, plus `bytes`. Has no effect under sanitizers.
+// Limits this process's address space to `bytes` more than the limit that follows from the size of the job's file. Has no effect
+// under sanitizers.
 void allow_memory(std::uint64_t bytes);
 
 }  // namespace millrace::hdf5::child

@@ -24,7 +24,7 @@ Id small_float(int exponent_bits, int mantissa_bits) {
   return type;
 }
 
-// The names of the two parts of a complex number, h5py's names first; other programs use other names.
+// The names of the two parts of a complex number. The defaults are h5py's names; other programs use other names.
 struct PartNames {
   std::string real = "r";
   std::string imaginary = "i";
@@ -117,7 +117,7 @@ Element complex_of(hid_t type) {
     if (H5Tget_class(first.get()) == H5T_INTEGER && equal && H5Tget_size(first.get()) <= 4)
       return element(H5Tget_size(first.get()) <= 2 ? DType::c64 : DType::c128, *names);
   }
-  throw LibraryError("a compound that is not {r,i} or {real,imag} of two equal floats, or integers of at most 4 bytes");
+  throw LibraryError("a compound other than {r,i} or {real,imag} of two equal floats or of two integers of at most 4 bytes");
 }
 
 }  // namespace

@@ -3,8 +3,8 @@
 //   millrace-hdf5 describe_all      describes the files of each message (describe_some() chooses the processes)
 //   millrace-hdf5 read              reads blocks of one file, until the socket ends
 //   millrace-hdf5 write             writes arrays into one file
-// Standard input is the socket; for the last two jobs, descriptor 3 is the file. A limit on its descriptors prevents it from
-// opening files.
+// Standard input is the socket; for read and write, descriptor 3 is the file. A limit on the number of descriptors prevents the
+// program from opening files.
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -85,7 +85,7 @@ rlim_t used_cpu_seconds() {
 
 bool is_sound(const std::string& answer) { return !answer.empty() && static_cast<Answer>(answer[0]) == Answer::ok; }
 
-// Describes files one after the other, and ends after the first file that is not sound.
+// Describes files one after the other, and ends after the first file whose answer is not `ok`.
 [[noreturn]] void describe_in_worker(std::span<const int> files, int pipe, const std::string& request) {
   const int highest = *std::max_element(files.begin(), files.end());
   ::close(kSocket);

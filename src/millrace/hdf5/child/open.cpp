@@ -44,8 +44,7 @@ std::string names_near(hid_t file, const std::string& name) {
   return text.empty() ? "nothing" : text;
 }
 
-// Checks each part of the path separately, and rejects links to other files with Millrace's message. The library would follow
-// such a link only here.
+// Throws Millrace's own error if any part of the path is a link to another file. Elsewhere the library follows no such link.
 void refuse_foreign_links(hid_t file, const std::string& name) {
   for (std::size_t end = name.find('/', 1);; end = name.find('/', end + 1)) {
     const std::string part = name.substr(0, end);
@@ -83,8 +82,8 @@ std::size_t chunk_bytes(const OpenDataset& dataset) {
   return std::min(bytes, std::size_t{1} << 32U);
 }
 
-// Opens a data set. Rejects a message of a version that this library does not know; a later library writes such messages with
-// libver="latest".
+// Opens a data set. Rejects a data set whose header has a message of a version that this library does not know; a later library
+// writes such messages with libver="latest".
 Id open_in_known_form(hid_t file, const std::string& name, hid_t access) {
   Id id(H5Dopen2(file, name.c_str(), access));
   if (id.get() >= 0) return id;

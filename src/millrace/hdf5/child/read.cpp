@@ -32,7 +32,7 @@ int read_blocks(int descriptor) {
       auto found = datasets.find(name);
       if (found == datasets.end()) found = datasets.emplace(name, open_dataset(file.get(), name)).first;
       std::size_t bytes = found->second.element_bytes;
-      for (const std::int64_t size : count) bytes *= static_cast<std::size_t>(size);  // the requester has checked the product
+      for (const std::int64_t size : count) bytes *= static_cast<std::size_t>(size);  // can't overflow; the requester has checked
       answer.resize(1 + bytes);
       read_block(found->second, offset, count, answer.data() + 1);
     } catch (const std::exception& error) {

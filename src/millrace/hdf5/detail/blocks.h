@@ -16,7 +16,7 @@ using Sizes = std::span<const std::int64_t>;
 [[nodiscard]] bool in_one_piece(Sizes shape, Sizes count) noexcept;
 // Index of the element at coordinates `at` in the array.
 [[nodiscard]] std::int64_t flat(Sizes shape, Sizes at) noexcept;
-// Advances `at` to the next element within `count`, in C order; false if it returns to the first element.
+// Advances `at` to the next element within `count`, in C order. Returns false if that is the first element again.
 bool advance(std::span<std::int64_t> at, Sizes count) noexcept;
 
 // The coordinates of a block's first element in an array.
@@ -31,7 +31,7 @@ void copy_block(const std::byte* from, Corner source, std::byte* to, Corner targ
 // The contiguous pieces of a block in an array; each piece has `run` elements. A piece starts at coordinates `at`; advance()
 // over the first `axes` axes of `at` moves to the next piece.
 struct Runs {
-  std::size_t axes = 0;  // number of leading axes; each position on them is a piece
+  std::size_t axes = 0;  // number of leading axes; each position along these axes is a piece
   std::int64_t run = 1;  // elements in a piece
 };
 [[nodiscard]] Runs runs_of(Sizes shape, Sizes count) noexcept;

@@ -123,7 +123,7 @@ std::size_t unshuffle_4(const std::byte* in, std::byte* out, std::size_t count) 
 std::size_t unshuffle_8(const std::byte* in, std::byte* out, std::size_t count) noexcept {
   std::size_t i = 0;
   for (; i + 16 <= count; i += 16) {
-    __m128i pairs[8];  // pairs of planes 01, 23, 45, 67; of each the low half, then the high half
+    __m128i pairs[8];  // 0 to 3: the low halves of the pairs of planes 01, 23, 45, 67; 4 to 7: their high halves
     for (std::size_t k = 0; k < 4; ++k) {
       const __m128i a = load(in + 2 * k * count + i);
       const __m128i b = load(in + (2 * k + 1) * count + i);
@@ -188,7 +188,7 @@ std::uint32_t fletcher32(std::span<const std::byte> bytes) noexcept {
   std::size_t at = 0;
   const std::size_t even = bytes.size() & ~std::size_t{1};
   while (at < even) {
-    // Sums up to 2^16 words before it reduces, because these sums stay below 2^50.
+    // Sums at most 2^16 words between reductions, so that the sums stay below 2^50.
     const std::size_t end = std::min(even, at + (std::size_t{1} << 17U));
     for (; at < end; at += 2) {
       first += std::to_integer<std::uint64_t>(bytes[at]) << 8U | std::to_integer<std::uint64_t>(bytes[at + 1]);
@@ -228,7 +228,7 @@ const char* undo_filters(std::span<const std::uint32_t> filters, std::uint32_t m
                          std::span<std::byte> out, std::size_t element_bytes, FilterScratch& scratch) {
   const auto active = [&](std::size_t i) { return (mask >> i & 1U) == 0; };
   std::size_t changing = 0;        // number of filters that write their result to a new buffer
-  std::size_t plain = out.size();  // bytes before the compression, with the checksums that were appended before it
+  std::size_t plain = out.size();  // size of the compression's input: the chunk, and 4 bytes for each checksum appended before
   bool seen = false;
   for (std::size_t i = 0; i < filters.size(); ++i) {
     if (!active(i)) continue;

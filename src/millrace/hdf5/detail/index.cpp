@@ -113,7 +113,7 @@ void Index::save(Fs& system) {
     system.create_directories(path_.parent_path());
     write_atomically(system, path_, start + checked);
   } catch (const FsError&) {
-    return;  // nothing is saved, as the header says; only the next start is slower
+    return;  // nothing is saved, as index.h says; only the next start is slower
   }
 }
 

@@ -33,7 +33,7 @@ void check_end(const std::filesystem::path& file, std::uint64_t file_bytes, cons
                std::uint64_t size) {
   if (from <= file_bytes && size <= file_bytes - from) return;
   throw DataError({.what = file.filename().string() + ": " + what + " needs bytes " + std::to_string(from) + " to " +
-                           std::to_string(from + size) + ", the file has " + std::to_string(file_bytes),
+                           std::to_string(from + size) + ", but the file has only " + std::to_string(file_bytes),
                    .where = quoted(file.string()),
                    .next = kCutOff});
 }

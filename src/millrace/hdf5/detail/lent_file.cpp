@@ -36,7 +36,7 @@ void LentFile::return_if_many() {
 void LentFile::check_same(const InputFile& again) const {
   if (again.size() == size_ && again.modified_ns() == modified_ns_) return;
   throw DataError({.what = quoted(path_.string()) + " has changed since it was opened",
-                   .where = std::to_string(again.size()) + " bytes, it had " + std::to_string(size_),
+                   .where = "it has " + std::to_string(again.size()) + " bytes, but at first it had " + std::to_string(size_),
                    .next = "don't change data while it is read; start again"});
 }
 

@@ -32,7 +32,7 @@ std::string find_program() {
     if (::access(named, X_OK) == 0) return named;
     throw DataError({.what = "HDF5 files are read through the program " + quoted(named) + ", which does not exist",
                      .where = "MILLRACE_HDF5_CHILD",
-                     .next = "unset the variable, or name millrace-hdf5 of this installation"});
+                     .next = "unset the variable, or set it to the millrace-hdf5 of this installation"});
   }
   std::string found = find_beside("millrace-hdf5", MILLRACE_HDF5_BUILT, MILLRACE_HDF5_INSTALLED);
   if (!found.empty()) return found;
@@ -120,7 +120,7 @@ bool Process::send_frame(std::string_view bytes) {
 }
 
 bool Process::send_files(std::span<const int> files) {
-  MR_CHECK(!files.empty() && files.size() <= kFilesAtOnce, "files are sent by the message");
+  MR_CHECK(!files.empty() && files.size() <= kFilesAtOnce, "a message holds at least one file and at most kFilesAtOnce");
   auto count = static_cast<std::uint32_t>(files.size());
   iovec part{&count, sizeof count};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(kFilesAtOnce * sizeof(int))> control{};

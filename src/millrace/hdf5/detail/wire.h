@@ -21,7 +21,7 @@ static_assert(std::endian::native == std::endian::little, "the frames and HDF5's
 
 // The number of the first descriptor that a child gets in addition to its socket. The socket is its standard input and output.
 inline constexpr int kFirstFile = 3;
-inline constexpr std::size_t kFilesAtOnce = 64;  // in one message; the kernel allows 253
+inline constexpr std::size_t kFilesAtOnce = 64;  // files in one message; the kernel allows 253
 // The version of the answers. Increase this number when the bytes of an answer change, so that indices of files (detail/index.h)
 // are made again.
 inline constexpr std::uint32_t kAnswerVersion = 3;

@@ -86,7 +86,7 @@ Image make(const Content& content, const std::function<format::TensorBytes(std::
   return image;
 }
 
-// Returns the bytes of the tensors that can be stored; make() rejects all other tensors by name.
+// Returns the total size in bytes of the tensors that can be stored; make() rejects all other tensors by name.
 std::uint64_t bytes_of_all(const Content& content) {
   std::uint64_t bytes = 0;
   const auto add = [&](const Tensors& tensors) {
@@ -114,7 +114,8 @@ c10::Device device_of(const Content& content) {
   return c10::Device(c10::kCPU);
 }
 
-// Copies a state into the memory of an image. The state may change as soon as all copies have begun.
+// Copies a state into the memory of an image. After end() the state may change, because later work of the device waits for the
+// copies.
 class CopyScope {
  public:
   explicit CopyScope(std::unique_ptr<device::Copies> copies) : copies_(std::move(copies)) {

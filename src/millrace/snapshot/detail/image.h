@@ -63,7 +63,7 @@ struct Room {
 // c10::Error.
 [[nodiscard]] Image image_of(const Content& content);
 // Copies the state's bytes into `memory`. The image refers to no LibTorch object, so any thread may write it. When this returns,
-// the tensors may change: tensors on the host are copied, and on a device later work waits for the copies.
+// the tensors may change: tensors on the host are copied, and work that a device gets later waits for its copies.
 [[nodiscard]] Image image_in(HostMemory& memory, const Content& content);
 
 // Writes the image whole or not at all, and returns the folder. Throws the same errors as image_of().

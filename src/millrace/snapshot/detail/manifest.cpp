@@ -32,11 +32,11 @@ std::uint32_t from_hex(const Json& value) {
 Manifest from_json(const Json& json) {
   Manifest manifest;
   if (const auto& format = json.at("format"); format != kFormat) {
-    throw std::out_of_range("it has format " + format.dump() + ", this program reads format " + std::to_string(kFormat));
+    throw std::out_of_range("it has format " + format.dump() + ", but this program reads format " + std::to_string(kFormat));
   }
   manifest.step = json.at("step").get<std::int64_t>();
   for (const auto& [name, entry] : json.at("files").get_ref<const Json::object_t&>()) {
-    if (!is_plain_name(name)) throw std::out_of_range("a file can't be named like this");
+    if (!is_plain_name(name)) throw std::out_of_range("it lists a name that can't be the name of a file");
     FileRecord record;
     record.bytes = entry.at("bytes").get<std::uint64_t>();
     record.crc32c = from_hex(entry.at("crc32c"));

@@ -53,7 +53,7 @@ struct ParsedManifest {
 // The files that the manifest lists, then the manifest. Other entries of the folder are ignored. Empty if the folder is not
 // Millrace's. Never throws.
 [[nodiscard]] std::vector<std::string> files_of_snapshot(Fs& fs, const std::filesystem::path& folder, std::int64_t step) noexcept;
-// Returns true if an interrupted save can have left this folder: all its files have names that snapshots use. Never throws.
+// Returns true if an interrupted save may have left this folder: all its files have names that snapshots use. Never throws.
 [[nodiscard]] bool is_our_leftover(Fs& fs, const std::filesystem::path& folder) noexcept;
 
 }  // namespace millrace::snapshot::detail

@@ -12,7 +12,7 @@ at::Tensor on_host(const at::Tensor& tensor) {
 }
 
 std::span<std::byte> bytes_of(const at::Tensor& host) {
-  MR_CHECK(host.is_contiguous() && host.is_cpu(), "only host tensors have bytes to show");
+  MR_CHECK(host.is_contiguous() && host.is_cpu(), "a tensor whose bytes are read must be contiguous and on the CPU");
   return {static_cast<std::byte*>(host.data_ptr()), host.nbytes()};
 }
 
