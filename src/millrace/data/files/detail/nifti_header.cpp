@@ -199,7 +199,7 @@ bool has_nifti_magic(std::span<const std::byte> bytes) {
 
 std::string parse_nifti(std::span<const std::byte> bytes, NiftiHeader& header, bool& is_unread) {
   if (bytes.size() < kNifti1Bytes) {
-    return "not a NIfTI file, or cut off: " + std::to_string(bytes.size()) + " bytes, the header alone has 348";
+    return "not a NIfTI file, or cut off: " + std::to_string(bytes.size()) + " bytes, but the header alone has 348";
   }
   const auto size = Bytes(bytes, false).at<std::int32_t>(0);
   const auto turned = Bytes(bytes, true).at<std::int32_t>(0);
