@@ -27,7 +27,7 @@ constexpr std::chrono::seconds kToAsk(2), kToTake(60);
 constexpr int kLookMs = 100;
 constexpr int kWaiting = 16;  // number of waiting connections
 
-// Waits for `events` on `descriptor`. Returns false if the time is over or `stop` returned true.
+// Waits for `events` on `descriptor`. Returns false if the time `until` has come or `stop` returned true.
 bool wait_for(int descriptor, short events, Clock::time_point until, const std::function<bool()>& stop) {
   while (!stop()) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now()).count();

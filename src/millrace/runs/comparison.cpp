@@ -62,7 +62,8 @@ double loop_of(const RunFacts& run) {
   return sum;
 }
 
-// The number by which the seconds of this run's accounts are divided. 0 = unknown; the accounts can't be compared then.
+// The number by which this run's seconds are divided so that they are in `unit`. 0 = unknown; the accounts can't be compared
+// then.
 double divisor(const RunFacts& run, Unit unit) {
   if (unit == Unit::share) return loop_of(run);
   return unit == Unit::seconds_a_step ? run.steps : run.steps * run.samples_per_step;

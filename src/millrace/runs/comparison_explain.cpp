@@ -64,8 +64,8 @@ bool takes_time_in(const std::string& rule, const std::string& account) {
   return row != doctor::rules().end() && std::ranges::count(row->accounts, account) > 0;
 }
 
-// The finding of the slower run that best explains the account. A finding that the faster run does not have comes first; among
-// equals, the one with the largest gain.
+// Returns the finding of the slower run that best explains the account: if possible one that the faster run does not have; among
+// several, the one with the largest gain.
 const Json* finding_for(const std::string& account, const Side& slow, const Side& fast) {
   const Json* best = nullptr;
   const auto rank = [&](const Json& finding) {

@@ -113,7 +113,7 @@ std::vector<const RunColumn*> columns_within(std::size_t width, std::span<const 
   for (const RunColumn* column : by_importance) {
     std::vector<const RunColumn*> more = columns;
     more.insert(std::ranges::find_if(more, [&](const RunColumn* each) { return each > column; }),
-                column);  // kept in the order of the table
+                column);  // the columns stay in the order of the table
     if (column->importance >= kAlways || width_of(text_of(more, rows)) <= width) columns = std::move(more);
   }
   return columns;

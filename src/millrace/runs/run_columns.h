@@ -27,7 +27,7 @@ struct RunColumn {
 // Sorts rows by the column `key`, or in descending order for "-KEY". Rows without a value come last in both cases; rows with
 // equal values keep their order. Throws UsageError.
 void sort_rows(std::vector<RunRow>& rows, std::string_view key);
-// The most important columns that fit into a terminal of `width` characters, of those that are shown without --columns.
+// Of the columns that are shown without --columns, the most important ones that fit into a terminal of `width` characters.
 [[nodiscard]] std::vector<const RunColumn*> columns_within(std::size_t width, std::span<const RunRow> rows);
 // The table as text: the heading and a line for each row.
 [[nodiscard]] std::string text_of(std::span<const RunColumn* const> columns, std::span<const RunRow> rows);

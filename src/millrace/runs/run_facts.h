@@ -14,7 +14,7 @@ namespace millrace::runs {
 
 struct RunFacts {
   struct Setting {
-    std::string value, origin;  // origin: where the value of a config key comes from, or the reason of a choice
+    std::string value, origin;  // origin: where the value of a config key comes from, or the reason for a choice
     bool operator==(const Setting&) const = default;
   };
 

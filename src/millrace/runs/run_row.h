@@ -39,7 +39,8 @@ struct RunRow {
   std::int64_t best_version = 1;         // version of best_metric, see metrics::Means::MetricVersion
   std::optional<double> best;            // best value of best_metric
   std::int64_t best_step = 0;            // step at which `best` was measured, if there is such a value
-  std::optional<std::int64_t> findings;  // findings of the doctor; nullopt: not checked, or not near the end of the log
+  std::optional<std::int64_t> findings;  // number of findings of the doctor; nullopt: the doctor was off, or the end of the log
+                                         // has no line of findings
   std::string bound_by;                  // the largest account; "" = unknown
   [[nodiscard]] Json to_json() const;
 };

@@ -109,7 +109,8 @@ class Gathered {
   }
 };
 
-// The best value from step `first` on. The judged metric is never the best before the first step, see Scores::record.
+// The best value from step `first` on. A validation before the first step does not count for the judged metric, see
+// Scores::record.
 std::optional<MetricStory::Moment> best_of(const Measured& values, BestIs best_is, double first) {
   std::optional<MetricStory::Moment> best;
   for (const auto& [step, value] : values.by_step) {

@@ -22,8 +22,8 @@ using report::escaped;
 constexpr std::uint64_t kMostPicture = 400'000;  // bytes
 constexpr std::int64_t kLatest = -1;             // the step of a picture that has no step in its file name
 
-// The files of a picture of a run by the step at which the picture was kept, in ascending order; kLatest if the file name has no
-// step.
+// The files of one picture of one run, in the order of the steps at which the picture was kept. The step of a file without a
+// step in its name is kLatest.
 using Steps = std::map<std::int64_t, fs::path>;
 struct Shown {
   std::string name;

@@ -205,11 +205,11 @@ void Trainer::end_profile() noexcept {
   profiler_.reset();
 }
 
-// Makes one step. Returns false without a step if all batches up to the end of the epoch were left empty.
+// Makes one step. Returns false without a step if all batches up to the end of the epoch are empty.
 bool Trainer::take_step() {
   parts_.timeline->begin_step();
-  if (phases_ && !profiler_)
-    phases_->begin_step(step_ + 1);  // during a profile the phases are not timed, because the profile uses the same hook on spans
+  // The phases are not timed during a profile, because the profile uses the same hook on spans.
+  if (phases_ && !profiler_) phases_->begin_step(step_ + 1);
   doing_step(step_ + 1);
   parts_.stepper->begin_step(step_);
   std::vector<StepResult> results;
@@ -241,7 +241,7 @@ bool Trainer::take_step() {
   finish_step(results, measured);
   epoch_end_.of_step = epoch_ + 1;
   results.clear();  // the outputs in the results may keep the batch's memory
-  // Starts the copy of the next batch. Not at an epoch's end, where other work comes first, and not after the run's last step.
+  // Starts the copy of the next batch, but not at an epoch's end, where other work comes first, nor after the run's last step.
   if (!epoch_end_.reached && step_ != parts_.config->train.max_steps) feed_.look_ahead();
   if (const std::int64_t every = parts_.config->memory.cleanup_every; every > 0 && step_ % every == 0)
     device::release_cached_memory(parts_.stepper->device());
@@ -312,9 +312,9 @@ Ending Trainer::finish(Ending ending) {
     const Span span(*parts_.timeline, Phase::snapshot);
     state_sha256_ = snapshot::digest(content());
   }
-  if (agreement().any(!meter_.is_empty()))
-    log();         // after the save, because a resumed run counts these steps in its own next line
-  report_graph();  // a run may be too short for a log line after the choice is made
+  // After the save, because a resumed run counts these steps in its own next line.
+  if (agreement().any(!meter_.is_empty())) log();
+  report_graph();  // called here too, because a short run may have no log line after the choice is made
   const bool validates = !goes_on && parts_.validation != nullptr && validated_step_ != step_;
   if (validates) validate();
   reporter_.end_progress();

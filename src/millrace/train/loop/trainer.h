@@ -66,7 +66,8 @@ class Trainer {
     bool batch_ahead = true;             // the switchboard's row batch_ahead
     bool step_graph = true;              // the switchboard's row step_graph
     std::string frozen_source;           // where the recipe's frozen weights come from; for snapshots that leave them out
-    std::int64_t total_steps = 0;        // 0 = no limit; the config's checks refuse epochs = max_steps = 0
+    std::int64_t total_steps = 0;        // number of steps of the whole run; 0 = no limit (the config's checks refuse epochs =
+                                         // max_steps = 0)
     Agreement* agreement = nullptr;      // null = one process
     doctor::Sampler* sampler = nullptr;  // null = readings of the machine are off
     std::uint64_t cacheable_bytes = 0;   // see Diagnosis::Parts
@@ -78,7 +79,7 @@ class Trainer {
 
   explicit Trainer(Parts parts);
 
-  void restore(const snapshot::Content& content);  // SnapshotError if it does not fit the recipe
+  void restore(const snapshot::Content& content);  // throws SnapshotError if `content` does not fit the recipe
   // Trains until the run ends, and saves a snapshot of the final state before it returns. Throws TrainingDiverged, DataError,
   // SnapshotError …; content() then still returns the state after the last complete step.
   Ending run();
@@ -87,9 +88,8 @@ class Trainer {
 
   [[nodiscard]] snapshot::Content content() const;  // the complete state now; waits for the device
   [[nodiscard]] std::int64_t step() const noexcept { return step_; }
-  [[nodiscard]] bool has_ended() const {
-    return !validation_pending_ && natural_end().has_value();
-  }  // true if no step is left to do
+  // True if no step is left to do.
+  [[nodiscard]] bool has_ended() const { return !validation_pending_ && natural_end().has_value(); }
   // Hash of the state that was saved at the run's end, or of the present state if the run was interrupted.
   [[nodiscard]] std::string state_sha256() const;  // "" if a part of the state is on ranks that no longer answer
   [[nodiscard]] Json results() const;              // the part of summary.json about losses, metrics, samples, rates, shares
@@ -160,7 +160,7 @@ class Trainer {
   void check_weights();
   void fall_back_if_due();
   void use_graph();
-  void report_graph();  // reports whether steps are launched as GPU graphs, when that is known and when it changes
+  void report_graph();  // reports whether steps are launched as GPU graphs: once that is known, and after each change
   void write_plan();
 
   Parts parts_;

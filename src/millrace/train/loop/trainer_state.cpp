@@ -69,8 +69,8 @@ snapshot::Content Trainer::content() const {
   if (const auto names = frozen_names(parts_.recipe->model(), *parts_.stepper); !names.empty()) json["frozen"] = names;
   if (Json parts = identities_of_frozen_parts(parts_.recipe->model()); !parts.empty()) json["frozen_parts"] = std::move(parts);
   if (parts_.plan != nullptr) json["choices"] = parts_.plan->trial_choices();
-  // The report is read when the weights are used later (eval, predict). A resumed run reads `choices` instead. The text about a
-  // fault is in the report because it must not be part of the state.
+  // Eval and predict read the report when they use the weights. A resumed run reads `choices` instead. The text about a fault is
+  // in the report because it must not be part of the state.
   if (parts_.convolutions != nullptr && !parts_.convolutions->faults.empty())
     content.report[kConvolutionsInReport] = parts_.convolutions->to_json();
   return content;
@@ -224,8 +224,8 @@ Json results_of(const Scores& scores) {
 
 Json Trainer::results() const {
   const auto times = total_times();
-  const Meter::OfProcess here =
-      meter_.of_process();  // read once, because each call returns later values, and values of two calls do not add up
+  // Called only once, because each call returns later values, and values of two calls do not add up.
+  const Meter::OfProcess here = meter_.of_process();
   const Json accounts = accounts_of(times, here.others);
   double spikes = 0;
   Json objectives = Json::array();

@@ -58,9 +58,8 @@ class Meter {
   Window take_window();                           // returns the window and starts a new one; waits for the device
   EpochRow take_epoch(std::uint64_t epoch);
 
-  [[nodiscard]] std::optional<double> first_loss() const noexcept {
-    return loss_first_;
-  }  // the loss in the first log line of the run
+  // The loss in the first log line of the run.
+  [[nodiscard]] std::optional<double> first_loss() const noexcept { return loss_first_; }
   [[nodiscard]] std::optional<double> last_loss() const noexcept { return loss_last_; }
   [[nodiscard]] std::int64_t samples() const noexcept { return samples_; }  // samples since the run began
   // The sums of this process so far. Each call returns later values, so use a single result if its members must add up.

@@ -21,9 +21,9 @@ namespace millrace {
                                                const std::string& when);
 [[nodiscard]] std::string png_of(const Picture& picture);  // the bytes of the PNG file
 
-// Selects which of these ascending steps to drop so that at most `most` are left. The step whose two neighbours are closest to
-// each other is dropped first, again and again. The first and the last step stay until no step between them is left. With most =
-// 1 only the last step is kept.
+// Selects which of the ascending `steps` to drop so that at most `most` are left. Drops the step whose two neighbours are
+// closest to each other, again and again. The first and the last step stay until no step between them is left. With most = 1
+// only the last step is kept.
 [[nodiscard]] std::vector<std::int64_t> steps_to_drop(std::vector<std::int64_t> steps, std::size_t most);
 
 // Writes a picture of the validation after `step` as NAME.png, and if `most` > 0 also under a name with the step. Returns the

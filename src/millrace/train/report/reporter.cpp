@@ -32,7 +32,7 @@ std::string objective_text(const ObjectiveReport& objective) {
   return text;
 }
 
-// True for a term of an objective other than the first. With several objectives, lines for people show the terms of the first
+// True for a term of an objective other than the first. With several objectives, the console shows the terms of the first
 // objective and only the totals of the later ones; the logs have all terms.
 bool is_term_of_later(const std::vector<ObjectiveReport>& objectives, std::string_view metric) {
   return objectives.size() > 1 && std::any_of(objectives.begin() + 1, objectives.end(),
@@ -81,7 +81,7 @@ std::vector<std::string> columns_of_history(Fs& fs, const std::filesystem::path&
   return is_history ? head : first;
 }
 
-// Adds the metric `first`, which is the judged metric, and then the others in the recipe's order.
+// Adds the judged metric `first`, and then, in the recipe's order, the other metrics that the console shows.
 void add_metrics(std::vector<std::string>& parts, const metrics::Means& means, const std::string& first) {
   if (const auto it = means.find(first); it != means.end()) parts.push_back(first + " " + metrics::figure_of(first, it->second));
   for (const auto& [name, value] : means) {

@@ -19,7 +19,7 @@ namespace {
 // The numbers of a term of the loss. They must add up over batches.
 struct TermNumbers {
   double sum = 0, count = 0;
-  // true if the term's count equals its sum, as in log(S/N); then the shown numbers are compared instead
+  // true if the term's count equals its sum, as in log(S/N); then shown_sum and shown_count are compared instead
   bool counts_itself = false;
   double shown_sum = 0, shown_count = 0;
 
@@ -88,7 +88,8 @@ Batch reversed(const Batch& batch) {
 }
 
 struct Tolerance {
-  // sum: tolerance relative to the sum; each: tolerance for each counted thing, for sums whose addends have both signs
+  // sum: tolerance relative to the sum; each: absolute tolerance for each counted item, because positive and negative addends
+  // may cancel in the sum
   double sum, each;
 };
 // kWide for fp32 and tf32, kShort for bf16 and fp16
@@ -96,7 +97,7 @@ constexpr Tolerance kWide{.sum = 2e-3, .each = 1e-5}, kShort{.sum = 3e-2, .each 
 constexpr double kOfCounts = 1e-4;
 
 bool same_sum(double a, double b, double count, const Tolerance& tolerance) {
-  if (!std::isfinite(a)) return true;  // equal, because the rehearsal reports a value that is not finite
+  if (!std::isfinite(a)) return true;  // counts as equal, because the rehearsal reports such a value separately
   return std::abs(a - b) <= tolerance.sum * std::max(std::abs(a), std::abs(b)) + tolerance.each * std::abs(count);
 }
 
@@ -120,7 +121,7 @@ bool agree(const Numbers& a, const Numbers& b, const Tolerance& tolerance) {
 constexpr const char* kWayOut =
     "; if the loss compares rows with each other on purpose, give the reason in Objective::whole_batch";
 
-// Returns what to change in a loss whose halves give the numbers `first` and `second`.
+// Returns what to change in a loss that gives the numbers `first` and `second` for the two halves of a batch.
 std::string remedy(const TermNumbers& whole, const TermNumbers& first, const TermNumbers& second) {
   const TermNumbers& part = second;
   const double together = first.count + second.count;

@@ -128,8 +128,8 @@ std::string not_finite_in(const Batch& batch) {
   return "";
 }
 
-// Warns about the first field that has an infinite value, or a value far beyond all its others, because the value may be in
-// another unit or mark missing data.
+// Warns about the first field that has an infinite value, or a value far beyond all other values of the field. Such a value may
+// be in another unit or mark missing data.
 void look_at_values(const Batch& batch, Rehearsal& rehearsal) {
   for (const Group& group : batch.groups()) {
     for (const auto& [name, tensor] : group.fields) {
@@ -195,9 +195,9 @@ std::pair<StepResult, double> timed_evaluation(Stepper& stepper, const Batch& ba
   return {std::move(result), steady_seconds() - begin};
 }
 
-// Checks the sums of a loss by two more passes. `seconds`: time of the pass that gave `result`. The check is left out if two
-// such passes would take longer than two steps, because a validation batch of whole volumes can take many times as long as a
-// step on crops.
+// Checks the sums of a loss by two more passes. `seconds`: time of the pass that gave `result`. The check is left out if the two
+// passes would take longer than two steps and longer than two seconds, because a validation batch of whole volumes can take many
+// times as long as a step on crops.
 void check_sums(Stepper& stepper, const Batch& batch, const StepResult& result, double seconds, Rehearsal& rehearsal) {
   constexpr double kShortSeconds = 1;
   if (seconds > std::max(rehearsal.step_seconds, kShortSeconds)) {
@@ -346,7 +346,7 @@ void check_direction(const SnapshotConfig& snapshot, const metrics::Means& metri
                      "snapshot.best_is = " + word(highest), "--snapshot.best_is=" + word(!highest)});
 }
 
-// A text that says that the config keeps the highest loss as the best; "" = the config does not.
+// Says that the config keeps the highest loss as the best; "" = the config does not.
 std::string worst_loss_kept(const Assembly& assembly) {
   const SnapshotConfig& snapshot = assembly.config().snapshot;
   if (!snapshot.best_metric.empty() || snapshot.best_is != SnapshotConfig::BestIs::highest) return "";

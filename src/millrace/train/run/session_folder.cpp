@@ -25,7 +25,7 @@ std::string resume_of(const Json& config) {
   return config.is_object() && config.contains(place) && config[place].is_string() ? config[place].get<std::string>() : "";
 }
 
-// The value of `option` in the plan of the last start in this folder; "" = unknown.
+// The value of `option` in the plan of the last process that used this run folder; "" = unknown.
 std::string planned(Fs& fs, const std::filesystem::path& run_folder, const std::string& option) {
   const std::filesystem::path file = run_folder / run_files::kPlan;
   const Json plan = fs.exists(file) ? Json::parse(fs.read_file(file), nullptr, /*allow_exceptions=*/false) : Json();

@@ -112,7 +112,8 @@ std::string lag_advice(const Json& summary, std::int64_t max_lag) {
   const std::string text = "waited for snapshots " + percent(saves["lag_share"].get<double>()) +
                            " of the time: writing one takes " + fixed(save_ms, 1) + " ms, a step " + fixed(step_ms, 1) + " ms. ";
   if (static_cast<double>(enough) * count >= summary["steps"].get<double>())
-    return text + "Save less often";  // the advice to save less often, if the next save would have to wait for this one
+    return text + "Save less often";  // only this advice, because even with a larger max_lag the next save would have to wait
+                                      // for this one
   return text + "With --snapshot.max_lag=" + std::to_string(enough) + " training would not wait, but a crash could lose " +
          std::to_string(enough - max_lag) + (enough - max_lag == 1 ? " step more" : " steps more") + "; or save less often";
 }

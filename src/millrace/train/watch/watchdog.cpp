@@ -18,8 +18,8 @@ namespace millrace {
 namespace {
 
 constexpr double kTimes = 50;
-// seconds; if look() was not called for longer than this, the process was stopped or the machine slept, and the time does not
-// count
+// seconds; if look() is called after a longer pause than this, the process was stopped or the machine slept, and the pause does
+// not count
 constexpr double kOwnPause = 10;
 constexpr std::size_t kKept = 64;
 

@@ -99,9 +99,8 @@ bool Saves::save(std::int64_t step, const std::function<snapshot::Content()>& co
                  bool last) {
   if (!place_.saves) return false;
   if (writer_ != nullptr) writer_->wait();
-  take_finished(step,
-                // waits for the save of an earlier step, or for an earlier try of this step
-                last ? Failure::warn : Failure::as_configured);
+  // The save that ended is of an earlier step, or an earlier try of this step.
+  take_finished(step, last ? Failure::warn : Failure::as_configured);
   if (saved_step_ == step) return false;
   saved_step_ = step;
   const snapshot::Content now = content();

@@ -23,9 +23,8 @@ class Saves {
   // True if the config asks for a save at `step`. `asked_at`: the step of the caller's previous call. `wanted`: true if the
   // caller needs a save anyway, at the end of an epoch or for a new best.
   [[nodiscard]] bool is_due(std::int64_t step, std::int64_t asked_at, bool wanted) const;
-  [[nodiscard]] bool holds(std::int64_t step) const noexcept {
-    return saved_step_ == step;
-  }                                             // true if the step is saved or is being saved
+  // True if the step is saved or is being saved.
+  [[nodiscard]] bool holds(std::int64_t step) const noexcept { return saved_step_ == step; }
   void forget() noexcept { saved_step_ = -1; }  // called if the saved state of the step is out of date
   void restored(std::int64_t step) noexcept { saved_step_ = step; }
 

@@ -23,7 +23,7 @@ using Way = std::function<precision::Trial()>;
 
 enum class Time : std::uint8_t {
   fair,  // time without the share in which other programs used the cores
-  // all time; needed for trials of threads, in which threads of the run that wait for each other would be taken for other
+  // all time; for trials with other numbers of threads, because threads of the run that wait for each other would count as other
   // programs
   wall
 };
@@ -211,7 +211,8 @@ RemedyTrials::RemedyTrials(Assembly& assembly) : assembly_(assembly) {
   constexpr double kLooksForConvolutions = 1;
   if (may_gain_by_format(assembly)) all_.push_back({.passes = kInTurns + kLooksForConvolutions, .make = &try_format});
   if (threads) all_.push_back({.passes = kInTurns, .make = &try_threads});
-  // Left out if there are more threads than cores: the threads then wait for each other, and half the rows take as long.
+  // Left out if there are more threads than cores: the threads then wait for each other, and half of the rows take as long as
+  // all.
   if (!threads) all_.push_back({.passes = kInTurns, .make = &try_half});
   if (has_another_layout(assembly)) all_.push_back({.passes = kInTurns + 1, .make = &try_layout});
 }
