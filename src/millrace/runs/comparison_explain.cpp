@@ -23,8 +23,8 @@ struct Side {
   double loop;           // time of the loop, in the unit of the comparison
 };
 
-// How much the log lines of a run differ: the range of the middle half of their times, divided by the median. 0 if there are
-// too few lines.
+// How much the times of a run's log lines differ: their interquartile range, divided by their median. 0 if there are too few
+// lines.
 double spread_of(const RunFacts& run) {
   if (run.line_ms.size() < kLines) return 0;
   std::vector<double> sorted = run.line_ms;

@@ -21,8 +21,8 @@ struct RunColumn {
 };
 
 [[nodiscard]] std::span<const RunColumn> run_columns();
-// The columns in a list such as "step,loss", in its order. Throws UsageError that names `flag`, the unknown column and all
-// valid columns.
+// The columns that a list such as "step,loss" names, in the order of the list. Throws UsageError that names `flag`, the unknown
+// column and all valid columns.
 [[nodiscard]] std::vector<const RunColumn*> columns_named(std::string_view words, std::string_view flag);
 // Sorts rows by the column `key`, or in descending order for "-KEY". Rows without a value come last in both cases; rows with
 // equal values keep their order. Throws UsageError.

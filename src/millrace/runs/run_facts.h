@@ -37,7 +37,8 @@ struct RunFacts {
   double steps = 0;
   double samples_per_step = 0;  // mean over the whole run; 0 = unknown
   std::optional<double> step_ms;
-  std::vector<double> line_ms;   // the median time of a step in each log line, without the first line, which contains the warm-up
+  std::vector<double> line_ms;   // the median time of a step in each log line; the first line is left out, because it contains
+                                 // the warm-up
   std::optional<double> others;  // share of the time in which other programs used the cores
   std::map<std::string, double> memory;                // the parts of the peak of memory, in bytes
   std::map<std::string, std::vector<Moment>> quality;  // losses and metrics by name, in the order of steps

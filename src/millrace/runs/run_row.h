@@ -46,8 +46,8 @@ struct RunRow {
 };
 
 [[nodiscard]] RunRow row_of(const Run& run);
-// All run folders below `root`, the newest first. A damaged file leaves its part of the row empty. A folder that can't be read is
-// a row whose state has the reason.
+// A row for each run folder below `root`, the newest first. A damaged file leaves its part of the row empty. A folder that can't
+// be read is a row whose state has the reason.
 [[nodiscard]] std::vector<RunRow> find_runs(const std::filesystem::path& root);
 
 }  // namespace millrace::runs

@@ -42,7 +42,7 @@ struct Name {
 };
 struct Diagram {
   Rank rank = Rank::metric;
-  std::size_t order = 0;  // order of the series within its rank
+  std::size_t order = 0;  // order of the diagram among those of its rank
   std::map<Name, Values> series;
 };
 using Diagrams = std::map<std::string, Diagram>;  // diagrams by title

@@ -17,8 +17,8 @@ struct CurvesOfRuns {
   std::vector<report::Curve> quiet;  // curves of metrics that the console does not show
 };
 
-// Several runs share a diagram, and so do the metrics of a group, such as the recall of each class. If a run was resumed, the
-// steps that it repeated count once. `validations` and `names` have an entry for each run.
+// Returns the curves of all runs. Several runs share a diagram, and so do the metrics of a group, such as the recall of each
+// class. If a run was resumed, the steps that it repeated count once. `validations` and `names` have an entry for each run.
 [[nodiscard]] CurvesOfRuns curves_of(std::span<const RunStory> runs, std::span<const Validations> validations,
                                      std::span<const std::string> names);
 

@@ -27,8 +27,8 @@ using telemetry::Span;
 
 namespace {
 
-// After this many steps of a run on a GPU, steps usually are of one kind only. The steps before are mixed: four are launched
-// piece by piece, one is recorded, two are launched twice to compare replay and launch, and three are timed
+// After this many steps of a run on a GPU, steps usually are all launched in the same way. Earlier steps are mixed: four are
+// launched piece by piece, one is recorded, two are launched twice to compare replay and launch, and three are timed
 // (train/step/step_graph.cpp).
 constexpr std::int64_t kMixedSteps = 10;
 

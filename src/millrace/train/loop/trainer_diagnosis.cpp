@@ -157,7 +157,7 @@ void Trainer::look_at_skipped(double skipped) {
   reporter_.record("warning", {{"step", step_}, {"text", text}});
 }
 
-// Gathers from all ranks how long each rank waited, and for what, since the last log line. Collective.
+// Gathers how long each rank waited for data and for other ranks since the last log line. Collective.
 void Trainer::gather_waits() {
   if (agreement().alone() || !parts_.config->log.doctor) return;
   const telemetry::Timeline::Summary times = parts_.timeline->window();

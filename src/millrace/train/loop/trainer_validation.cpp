@@ -124,7 +124,8 @@ void Trainer::keep_tables() {
 
 void Trainer::write_history(const metrics::Means& means) {
   if (!epoch_end_.row) return;
-  constexpr double kWorthALine = 10;  // an epoch of at least this many seconds gets a line on the console
+  constexpr double kWorthALine = 10;  // an epoch that took at least this many seconds, or log.every steps, gets a line on the
+                                      // console
   const Meter::EpochRow& row = *epoch_end_.row;
   reporter_.epoch(row, step_, means, row.steps_here >= parts_.config->log.every || row.seconds >= kWorthALine);
   epoch_end_.row.reset();

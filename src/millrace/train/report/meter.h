@@ -51,7 +51,7 @@ class Meter {
   // Moves all sums to rank 0, which saves them in the snapshot. The other ranks continue with zero.
   void bring_to_root(Agreement& agreement);
   void forget_sums();
-  void leave_out(std::int64_t nanoseconds) noexcept;  // excludes from the rates a time that was not spent on steps
+  void leave_out(std::int64_t nanoseconds) noexcept;  // excludes a time from the rates, because it was not spent on steps
 
   [[nodiscard]] bool is_empty() const noexcept { return window_.empty(); }
   [[nodiscard]] double seconds_per_step() const;  // mean time of a step since the last log line; 0 if no step was made

@@ -37,7 +37,7 @@ class PhaseClock final : telemetry::SpanWatch {
   std::int64_t every_;
   DeviceTimes times_;
   std::vector<DeviceTimes::Mark> marks_;
-  std::vector<telemetry::Phase> open_;  // the phases that contain the present point of the step, outermost first
+  std::vector<telemetry::Phase> open_;  // the phases that the step is in at present, outermost first
   bool watches_ = false;
   bool has_failed_ = false;  // true: a mark failed, so no more marks are made; the device reports the error at its next operation
 };

@@ -143,8 +143,8 @@ double Reporter::rate_of(std::int64_t samples, double seconds) const {
   return static_cast<double>(samples) * names_.units_per_sample / std::max(seconds, 1e-9);
 }
 
-// The seconds until the run ends. Further validations are expected to take the same share of the time as the validations of this
-// process so far.
+// An estimate of the seconds until the run ends. Further validations are expected to take the same share of the time as the
+// validations of this process so far.
 std::optional<double> Reporter::seconds_to_end(std::int64_t step, std::int64_t total_steps, double seconds_per_step) const {
   if (total_steps <= 0) return std::nullopt;
   const std::int64_t made = began_at_ ? step - *began_at_ : 0;
@@ -323,7 +323,7 @@ void Reporter::validation(const ValidationRecord& record) {
   describe_metrics(record);
 }
 
-// Writes into the log what a reader must know about the metrics: once, and again after a change.
+// Logs a description of the metrics, such as their order and which values are better: once, and again after a change.
 void Reporter::describe_metrics(const ValidationRecord& record) {
   if (record.means.empty()) return;
   Json order = Json::array(), quiet = Json::array(), best_is = Json::object();

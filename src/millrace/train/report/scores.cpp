@@ -24,7 +24,7 @@ struct Judge {
 
 std::string to_text(const Judge& judge) { return "the " + std::string(judge.highest ? "highest " : "lowest ") + judge.metric; }
 
-// The judge in the run that wrote the snapshot. nullopt if the snapshot is of an earlier version.
+// The metric that judged the run that wrote the snapshot, and its direction. nullopt if the snapshot is of an earlier version.
 std::optional<Judge> judge_in(const SavedJson& report) {
   const auto saved = report.find("judge");
   if (!saved) return std::nullopt;
@@ -256,8 +256,8 @@ std::vector<std::string> metrics_in_order(const Json& summary) {
   return names;
 }
 
-// Snapshots of earlier versions hold only the best value of the judged metric. If another metric judges from now on, the best
-// value of the new judge is taken from the kept snapshots.
+// Loads the best values. Snapshots of earlier versions hold only the best value of the judged metric. If another metric judges
+// from now on, the best value of the new judge is taken from the kept snapshots.
 void Scores::load_bests(const SavedJson& report) {
   const auto bests = report.find("metric_bests");
   const auto before = judge_in(report);

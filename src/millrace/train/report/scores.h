@@ -74,7 +74,7 @@ class Scores {
   // A message of the last record() or load_state(): it says that best values no longer count, because the definition of their
   // metric was corrected or because another metric judges now. "" = no message.
   [[nodiscard]] const std::string& forgot() const noexcept { return forgot_; }
-  // True if the judged metric was among its snapshot.best_count best values at some step since the last call of saved().
+  // True if, since the last call of saved(), the judged metric had a value that was one of the snapshot.best_count best.
   [[nodiscard]] bool wants_save() const noexcept { return wants_save_; }
   void saved() noexcept { wants_save_ = false; }
   [[nodiscard]] std::vector<std::int64_t> best_steps() const;  // the steps of the best values, the best first; at most
@@ -83,7 +83,7 @@ class Scores {
   [[nodiscard]] const Metrics& metrics() const noexcept { return metrics_; }
 
   // {name: {last, best, best_step, at_best}}; unknown values are null. best_is, quiet and version are left out if they are
-  // unknown, false and 1. at_best: the value at the step of judged_result().
+  // unknown, false and 1, respectively. at_best: the value at the step of judged_result().
   [[nodiscard]] Json results() const;
   [[nodiscard]] Json judged_result()
       const;  // {metric, is, value, step} of the judged metric's best value; null until there is a number

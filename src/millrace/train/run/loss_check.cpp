@@ -174,7 +174,7 @@ void compare(const Place& place, const Numbers& whole, std::vector<Numbers> halv
   }
 }
 
-// Warns of each output of an objective whose rows are different in the whole batch and in its two halves.
+// Warns of each output whose rows differ between the whole batch and its two halves.
 void compare_outputs(const std::string& objective, const Loss& whole, const Loss& first, const Loss& second, std::int64_t rows,
                      double tolerance, std::vector<std::string>& warnings) {
   for (const auto& [name, output] : whole.outputs) {

@@ -64,7 +64,7 @@ std::string not_taken(const State& saved, const Recipe& recipe) {
   State now;
   try {
     now = recipe.state();
-  } catch (const RecipeError&) {  // not compared: a recipe that throws here is complete only within a run
+  } catch (const RecipeError&) {  // not compared, because such a recipe has its complete state only within a run
     return "";
   }
   for (const auto& [name, tensor] : saved.tensors) {

@@ -28,7 +28,7 @@ namespace {
 
 constexpr std::size_t kListed = 6;  // a warning lists at most this number of names and ends with "and N more"
 
-// Runs `part`. Returns false if memory ran out: this is no failure of the rehearsal, because the run itself recovers from it.
+// Runs `part`. Returns false if memory ran out, which is no failure of the rehearsal, because the run itself recovers from it.
 template <class Part>
 bool within_memory(const Part& part) {
   try {
@@ -111,7 +111,7 @@ void rehearse_prediction(const Assembly& assembly, const Batch& batch, Rehearsal
   rehearsal.prediction = to_text(inputs) + " -> " + to_text(outputs);
 }
 
-// Finds the first value that is not finite, such as " (field x of sample 5 is not finite)". "" = all values are finite.
+// Returns where the first value that is not finite is: " (field x of sample 5 is not finite)". "" = all values are finite.
 std::string not_finite_in(const Batch& batch) {
   for (const Group& group : batch.groups()) {
     for (const auto& [name, tensor] : group.fields) {
@@ -281,8 +281,8 @@ void rehearse_training(Assembly& assembly, Rehearsal& rehearsal) {
          rehearsal);
 }
 
-// Throws RecipeError if the recipe has measured under the name of a loss. The trainer adds losses to the same board, so the two
-// would become one mean, by which snapshots are chosen. `losses`, `all`: states of the board before and after the recipe's
+// Throws RecipeError if the recipe measures a metric under the name of a loss. The trainer adds losses to the same board, so the
+// two would become one mean, by which snapshots are chosen. `losses`, `all`: states of the board before and after the recipe's
 // metrics.
 void refuse_names_of_losses(const Json& losses, const Json& all) {
   for (const Json& loss : losses.at("entries")) {

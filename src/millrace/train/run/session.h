@@ -78,7 +78,7 @@ class Session {
   [[nodiscard]] telemetry::Console& console() const { return setup_.console(); }
 
   RunSetup setup_;
-  const RunRequest& request_;  // the request inside the setup
+  const RunRequest& request_;  // the request that setup_ holds
   RunDestination place_;
   std::unique_ptr<Assembly> assembly_;  // null if no steps are left to do
   std::unique_ptr<RunFolder> folder_;   // null if the run writes nothing

@@ -167,8 +167,8 @@ void Session::begin_folder() {
   if (request_.folder_begun) request_.folder_begun(folder_->path());
   if (!events_) return;
   static_cast<void>(folder_->own(events_->file_name()));
-  // Also for a new run, because a process that was killed before its first snapshot has left events, and all of its steps are
-  // made again.
+  // Called for a new run too, because a process that was killed before its first snapshot has left events, and all of its steps
+  // are made again.
   events_->goes_on_at(resumed_ ? trainer_->step() + 1 : 0);
 }
 

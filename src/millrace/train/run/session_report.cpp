@@ -326,8 +326,8 @@ RunOutcome Session::nothing_left() const {
   return outcome;
 }
 
-// Gathers how each rank spent its time. Called when the run is done and saved, so if a rank is lost now, only its times are
-// missing in the report.
+// Gathers how each rank spent its time. Called when the run is done and saved, so if a rank is lost now, the report lacks only
+// these times.
 Json Session::times_of_ranks() {
   Agreement& agreement = setup_.agreement();
   stopped_by_ = pending_signal();

@@ -127,7 +127,8 @@ class Diagnosis {
   doctor::ClockUse clock_;
   std::optional<double> copied_floats_;
   std::unique_ptr<RemedyTrials> remedies_;  // null: no trial has been due yet
-  double asked_for_trials_ = 0;             // when try_when_due() last looked whether a trial is due, in steady seconds
+  double asked_for_trials_ = 0;             // steady-clock time, in seconds, at which try_when_due() last looked whether a trial
+                                            // is due
   double trial_seconds_ = 0;
   DoctorTrials trials_;
 };

@@ -43,7 +43,7 @@ class SkippedInputs {
   double batches_per_step_;
   double skipped_ = 0;
   std::uint64_t at_ = 0;          // number of the run's batches before the last call of begin() or look()
-  double began_ = 0, spent_ = 0;  // when the loop began, in steady seconds; seconds spent on reading again
+  double began_ = 0, spent_ = 0;  // steady-clock time at which the loop began, in seconds; seconds spent on reading again
   bool missed_ = false;
   std::set<std::pair<std::size_t, std::int64_t>> samples_;
   doctor::Evidence::SkippedInput seen_;

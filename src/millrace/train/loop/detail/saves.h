@@ -41,8 +41,8 @@ class Saves {
   // rank throws SnapshotError instead. `asks_to_stop`: this rank wants to stop. Returns true if any rank wants to stop; the ranks
   // exchange this in the same message.
   bool take_finished(std::int64_t step, Failure on_failure = Failure::as_configured, bool asks_to_stop = false);
-  // If a save takes longer than snapshot.max_lag steps, waits for its end, so that a crash can't lose more steps than that.
-  // Returns the nanoseconds waited.
+  // If a save takes longer than snapshot.max_lag steps, waits for its end, so that a crash can't lose more steps. Returns the
+  // nanoseconds waited.
   std::int64_t bound_lag(std::int64_t step);
   // Text for messages: "the last good snapshot is PATH; ". A snapshot is good if the metric `loss` was finite in the last
   // validation before the snapshot. The text mentions a newer snapshot if there is one. "" if there is no good snapshot.

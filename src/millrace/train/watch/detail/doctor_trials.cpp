@@ -73,8 +73,8 @@ bool may_gain_by_format(const Assembly& assembly) {
 
 void try_format(Assembly& assembly, DoctorTrials& to) {
   const std::optional<Batch> batch = assembly.trial_batch();
-  // may_try_bf16() can refuse: the user may have chosen fp32 to avoid a convolution that crashes or hangs in bf16 on this
-  // machine.
+  // may_try_bf16() can refuse, because the user may have chosen fp32 to avoid a convolution that crashes or hangs in bf16 on
+  // this machine.
   if (!batch || !assembly.may_try_bf16(*batch)) return;
   StepTrials trials(assembly.stepper());
   const double ratio = ratio_of(in_format(trials, *batch, std::nullopt), in_format(trials, *batch, at::kBFloat16));

@@ -23,7 +23,7 @@ struct Trace {
   double steps_us = 0;
 };
 
-// Reads a trace without the parts that are not needed, because a trace is large.
+// Reads only the parts of a trace that are needed, because a trace is large.
 Json read_needed(std::string_view text) {
   static constexpr std::array<std::string_view, 8> kKeys = {"traceEvents", "ph", "cat", "name", "tid", "ts", "dur", "args"};
   const auto keep = [](int, Json::parse_event_t event, Json& value) {

@@ -16,8 +16,8 @@ struct ProfileRow {
   std::string name;    // as in the trace: "aten::mm", "torch::autograd::CppNode<millrace::kernels::GeluFunction>"
   std::string shapes;  // shapes of the inputs: "[[64,300],[300,300]]"; "" if the trace has no shapes
   std::int64_t calls = 0;
-  double total_ms = 0;  // including the operations that it calls, in ms
-  double self_ms = 0;   // without the operations that it calls, in ms
+  double total_ms = 0;  // time in ms, including the operations that this operation calls
+  double self_ms = 0;   // time in ms, without the operations that this operation calls
 };
 
 struct ProfileTable {
