@@ -14,7 +14,8 @@ constexpr double kSame = 0.03;  // share of the time by which two runs of the sa
 constexpr double kSameWhenShort = 0.10;
 constexpr double kShort = 60;      // seconds of the loop; a shorter run may differ more
 constexpr std::size_t kLines = 4;  // with fewer log lines than this, the spread of a run is unknown
-constexpr double kPart = 0.15;     // a finding explains a difference only if its account is at least this share of the difference
+constexpr double kPart = 0.15;     // a finding explains a difference only if the excess of its account is at least this share of
+                                   // the difference
 constexpr std::size_t kMostKeys = 5;  // the most config keys that are named
 
 struct Side {

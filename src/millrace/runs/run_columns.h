@@ -12,7 +12,7 @@
 namespace millrace::runs {
 
 struct RunColumn {
-  std::string_view name;  // also its heading and its name in --columns and --sort
+  std::string_view name;  // the name of the column: its heading, and its name in --columns and --sort
   int importance = 0;     // if the terminal is narrow, the column with the smallest number is left out first; 0 = shown only if
                           // --columns names it
   std::string (*text)(const RunRow& row);

@@ -66,8 +66,8 @@ std::vector<Shown> pictures_of(std::span<const RunStory> runs) {
   return all;
 }
 
-// The order in which pictures are put into the page: first the newest step, then the first step, then the steps that halve the
-// widest gap.
+// The order in which pictures are put into the page: first the newest step, then the first step, then again and again the step
+// that halves the widest gap.
 std::vector<std::int64_t> by_importance(const std::set<std::int64_t>& steps) {
   std::vector<std::int64_t> left(steps.begin(), steps.end()), order;
   const auto take = [&](std::vector<std::int64_t>::iterator which) {

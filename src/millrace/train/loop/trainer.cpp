@@ -100,7 +100,8 @@ BatchContext Trainer::batch_context() const {
 
 Ending Trainer::run() {
   begin();
-  std::optional<Ending> ending = between_steps();  // a resumed run first does what was left undone when its snapshot's step ended
+  std::optional<Ending> ending = between_steps();  // a resumed run first does the work that was still due after its snapshot's
+                                                   // step
   while (!ending) {
     begin_profiled_step();
     const bool stepped = take_step();
@@ -440,7 +441,7 @@ void Trainer::require_finite() {
                           saves_.last_good("val_" + parts_.names.loss) + remedy_of_divergence()});
 }
 
-// Falls back to fp32 if half precision overflows too often. Called only after the loop's own log lines, because the step of a
+// Falls back to fp32 if half precision overflows too often. Called only after the log lines of log.every, because the step of a
 // fallback must not depend on where the run was stopped and saved.
 void Trainer::fall_back_if_due() {
   std::optional<std::string> reason = parts_.stepper->skips().overflow();

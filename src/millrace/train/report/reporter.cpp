@@ -410,7 +410,8 @@ void Reporter::findings(std::int64_t step, const std::vector<doctor::Finding>& f
 
 void Reporter::picture(const Picture& picture, std::int64_t step, std::string_view png) {
   if (sinks_.events == nullptr) return;
-  const bool has_prefix = picture.name.starts_with("val_");  // some programs have the prefix in the tags of their event files
+  const bool has_prefix = picture.name.starts_with("val_");  // such a name is the tag as it is, because some programs use this
+                                                             // prefix in their event files
   sinks_.events->image((has_prefix ? "" : "val/") + picture.name, step, picture.height, picture.width, png);
 }
 

@@ -78,7 +78,8 @@ Scores::Scores(const SnapshotConfig& snapshot, const TrainConfig& train, const s
       patience_(train.early_stop_patience),
       least_gain_(train.early_stop_delta) {}
 
-// Adds the step to the best ones if its value is good enough. An earlier step with an equal value stays in front.
+// Adds the step to the best ones if its value is among the best `keeps_` values. An earlier step with an equal value stays in
+// front.
 bool Scores::rank(std::int64_t step, double value) {
   if (!std::isfinite(value) || keeps_ == 0) return false;
   const auto worse = [&](const Best& known) { return highest_ ? known.value < value : known.value > value; };

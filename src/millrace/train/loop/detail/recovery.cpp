@@ -94,8 +94,8 @@ void Recovery::warn(const Attempt& tried, const std::string& text, Json values) 
   reporter_.record("memory", std::move(values));
 }
 
-// Shows the present memory of a step, and settings with which a step would need less. Called after the first try that succeeded,
-// while its peak of memory is known.
+// Shows how much memory a step holds now, and settings with which a step would need less. Called after the first try that
+// succeeded, while its peak of memory is known.
 void Recovery::warn_of_smaller_steps(const Attempt& tried) const {
   if (!tried.may_recompute) return;  // passes without backward do not show how much memory a step needs
   const device::TensorMemory held = device::tensor_memory(stepper_.device());
