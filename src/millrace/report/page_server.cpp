@@ -130,7 +130,7 @@ PageServer::PageServer(std::uint16_t port) : path_(random_path()) {
     const std::string why = std::strerror(errno);
     if (socket_ >= 0) ::close(socket_);
     throw UsageError({"can't listen on port " + std::to_string(port) + " of 127.0.0.1: " + why, "--port",
-                      "choose another port, or leave --port out: then any free port is used"});
+                      "choose another port, or leave out --port to use any free port"});
   }
   port_ = ntohs(address.sin_port);
 }

@@ -261,7 +261,7 @@ TEST(Comparison, WithoutAccountsItSaysSo) {
   const RunFacts a = run_of(4, 1);
   const RunFacts b = facts_of(story({{start(), step(50, 1, 2)}}), {}, "text 1");
   const Comparison result = compare(a, b);
-  EXPECT_THAT(result.notes, ElementsAre(HasSubstr("B has no accounts of its time")));
+  EXPECT_THAT(result.notes, ElementsAre(HasSubstr("B has no record of where its time went")));
   EXPECT_FALSE(result.loop.b);
   EXPECT_THAT(result.explanation.text, HasSubstr("it is unknown why one run is slower"));
 }

@@ -25,10 +25,10 @@ constexpr std::array<Known, 10> kKnown = {{{"lr", "learning rate"},
                                            {"spikes", "steps left out as spikes"},
                                            {"loss_scale", "loss scale"},
                                            {"step_ms_p50", "time of a step, ms (median)"},
-                                           {"step_ms_p95", "time of a step, ms (95 of 100)"},
+                                           {"step_ms_p95", "time of a step, ms (95th percentile)"},
                                            {"cache_hit_rate", "samples from the cache"},
-                                           {"data_wait", "share of waiting for data"},
-                                           {"others", "share of other programs"},
+                                           {"data_wait", "share of time waiting for data"},
+                                           {"others", "share of time with other programs"},
                                            {"host_ms", "host's time of a step, ms"}}};
 
 enum class Rank : std::uint8_t { judged, loss, metric, machine, quiet };
@@ -119,7 +119,7 @@ class Gathering {
     }
     if (line.contains("shares") && line["shares"].is_object() && line["shares"].contains("data_wait")) {
       if (const Json& wait = line["shares"]["data_wait"]; wait.is_number())
-        machine(7, "share of waiting for data", "", step, wait);
+        machine(7, "share of time waiting for data", "", step, wait);
     }
   }
 

@@ -36,7 +36,7 @@ void add_metrics(std::vector<Tile>& tiles, const Validations& validations, std::
       Tile tile{.name = metric.name + ", best", .value = text(metric.best->value), .note = at_step(metric.best->step)};
       if (metric.at_best && metric.best->step != validations.best->step)
         tile.note += "; " + text(*metric.at_best) + " at the best step";
-      if (!metric.last) tile.note += "; the last is not a number";
+      if (!metric.last) tile.note += "; the last value is not a number";
       tiles.push_back(std::move(tile));
       if (is_judged) tiles.push_back({"at step", with_commas(static_cast<std::int64_t>(metric.best->step))});
     } else if (metric.at_best) {

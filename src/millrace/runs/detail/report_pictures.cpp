@@ -148,7 +148,7 @@ std::string pictures_html(std::span<const RunStory> runs, std::span<const std::s
   if (!html.empty()) html = runs.size() > 1 ? html + "</div>" : "<div class=\"pictures\">" + html + "</div>";
   if (!html.empty()) html = "<div class=\"controls\" id=\"steps\"></div>" + html;
   if (!left_out.names.empty())
-    html += "<p class=\"note\">Too large for this page, in the run's folder: " +
+    html += "<p class=\"note\">These pictures are too large for this page; they are in the run's folder: " +
             escaped(joined(left_out.names, ", ", [](const std::string& name) { return name; })) + ".</p>";
   if (left_out.earlier > 0)
     html += "<p class=\"note\">" + std::to_string(left_out.earlier) + " more pictures of earlier steps are in pictures/.</p>";

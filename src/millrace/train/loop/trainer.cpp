@@ -465,7 +465,7 @@ void Trainer::use_graph() {
   if (why_not.empty() && profiler_ && parts_.config->profile.skip < kMixedSteps)
     reporter_.warning(
         "the profile covers steps that are recorded as graphs or launched twice to check the recording: --profile.skip=" +
-        std::to_string(kMixedSteps) + " leaves them out, --off step_graph launches all steps alike");
+        std::to_string(kMixedSteps) + " leaves them out, and --off step_graph launches all steps alike");
   if (why_not.empty() || parts_.stepper->device().is_cpu()) return;
   parts_.plan->set({"device.step_graph", "off", "auto", why_not});
   write_plan();

@@ -114,9 +114,9 @@ void Trainer::restore(const snapshot::Content& content) {
   if (begins_elsewhere(parts_.place, agreement())) {
     // The best snapshots of the other run are in another folder, so none of its validations can be the best of this run.
     if (!trainer["metrics"].members().empty())
-      reporter_.text("validations up to step " + with_commas(step_) + " count in " +
+      reporter_.text("validations up to step " + with_commas(step_) + " count only for the run in " +
                      parts_.place.began_from.parent_path().parent_path().string() +
-                     " only: the best snapshot and early stopping of this run begin after that step");
+                     ": this run's best snapshot and early stopping begin after that step");
   } else {
     scores_.load_state(trainer, report);
     if (!scores_.forgot().empty()) reporter_.warning(scores_.forgot());
@@ -175,7 +175,7 @@ void Trainer::check_first_snapshot() {
 std::string Trainer::remedy_of_divergence() const {
   const optim::OptimConfig& optim = parts_.config->optim;
   std::string next =
-      "start from a good snapshot in another folder, with --run=NEW_FOLDER --train.resume=SNAPSHOT, or from the beginning "
+      "start in another folder from a good snapshot, with --run=NEW_FOLDER --train.resume=SNAPSHOT, or from the beginning "
       "with --fresh: lower optim.learning_rate (" +
       significant(optim.learning_rate, 4) + ")";
   next += optim.clip_norm > 0 ? " or optim.clip_norm (" + significant(optim.clip_norm, 4) + ")" : ", set optim.clip_norm=1";

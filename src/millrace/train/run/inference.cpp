@@ -115,8 +115,8 @@ Loaded load_for_inference(const Entry& entry, const std::filesystem::path& from,
   } else if (config != nullptr) {
     loaded.config = *config;
   } else {
-    throw UsageError({"a file of weights does not tell the shape of its model", from.string(),
-                      "give the config it was trained with, by --config or --preset"});
+    throw UsageError({"a file of weights does not say which shape its model has", from.string(),
+                      "give the config with which the model was trained, by --config or --preset"});
   }
   override_values(loaded.config, overrides);
   if (weights.run.empty()) adopt_file(entry, weights, loaded.config, console);

@@ -214,8 +214,8 @@ LossCheck check_adds_up(Stepper& stepper, const Batch& batch, const StepResult& 
     return check;
   }
   if (const std::string field = field_of_other_rows(batch); !field.empty()) {
-    left_out.push_back("the loss of a batch whose field " + quoted(field) + " has another number of rows than its " +
-                       std::to_string(batch.rows()) + " samples");
+    left_out.push_back("the loss of a batch of " + std::to_string(batch.rows()) + " samples whose field " + quoted(field) +
+                       " has another number of rows");
     return check;
   }
   const StepResult first_half = stepper.evaluate(micro_batch(batch, 0, 2)),
@@ -238,7 +238,7 @@ LossCheck check_adds_up(Stepper& stepper, const Batch& batch, const StepResult& 
       left_out.push_back(loss + ", which draws random numbers");
       check.warnings.push_back(
           loss +
-          " draws random numbers in evaluation mode: call is_training() before a dropout, and draw the random "
+          " draws random numbers in evaluation mode: apply dropout only if is_training(), and draw the random "
           "numbers of a validation in prepare(), for each row (nn::normal_rows)");
     }
   }

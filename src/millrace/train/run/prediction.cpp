@@ -136,7 +136,7 @@ void check_kinds(const Entry& entry, const Tensors& outputs) {
     const at::Tensor& output = outputs.at(field.name);
     const auto dtype = dtype_of(output.scalar_type());
     if (dtype && kind_of(*dtype) == kind_of(field.dtype) && fits(output.sizes().vec(), field.shape)) continue;
-    refuse_output(entry, "predict() gives " + to_text(Tensors{{field.name, output}}) + ", the entry says " + to_text(field));
+    refuse_output(entry, "predict() gives " + to_text(Tensors{{field.name, output}}) + ", but the entry says " + to_text(field));
   }
 }
 

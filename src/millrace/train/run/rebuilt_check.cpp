@@ -121,7 +121,8 @@ RebuiltCheck compared(Assembly& assembly, const snapshot::Content& content) {
     if (const std::string what = not_taken(*saved, *recipe); !what.empty())
       return {.warning = "load_state() does not restore what state() gave to the snapshot of step " +
                          std::to_string(content.step) + ": " + what +
-                         " differs\n  where    Recipe::load_state()\n  next     take each tensor and the JSON from its argument: "
+                         " differs\n  where    Recipe::load_state()\n  next     take each tensor and the JSON from the argument "
+                         "of load_state(): "
                          "a resumed run, eval and predict begin with them",
               .unchecked = ""};
   }

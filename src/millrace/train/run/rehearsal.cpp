@@ -62,7 +62,7 @@ void check_counts(const Stepper& stepper, const StepResult& result) {
       throw RecipeError({"objective " + quoted(stepper.objective_name(i)) + " counts " + significant(count, 6) +
                              " values in the first training batch",
                          "LossTerm::count" + (term.name.empty() ? "" : " of term " + quoted(term.name)),
-                         "give the number of values in the sum; a term to be maximised has a negative weight"});
+                         "give the number of values in the sum; to maximise a term, give it a negative weight"});
     }
   }
   for (std::size_t i = 0; i < result.losses.size(); ++i) {
@@ -149,7 +149,7 @@ void look_at_values(const Batch& batch, Rehearsal& rehearsal) {
           (group.name.empty() ? "" : " of data set " + quoted(group.name)) + " holds " +
           (odd->usual == 0
                ? "an infinite value"
-               : "a value of size " + significant(odd->value, 3) + ", where the median is " + significant(odd->usual, 3)) +
+               : "a value of magnitude " + significant(odd->value, 3) + ", while the median is " + significant(odd->usual, 3)) +
           ", at " + to_text(odd->at) + " (" + to_text(batch.origin()) + "): another unit, or a mark for missing data?");
       return;
     }
@@ -267,7 +267,7 @@ void rehearse_training(Assembly& assembly, Rehearsal& rehearsal) {
   rehearsal.losses = board.means();
   for (const auto& [name, value] : losses) {  // losses only, because a metric may be undefined for a single batch
     if (!std::isfinite(value))
-      rehearsal.warnings.push_back("the first training batch has no finite " + name + ": " + significant(value, 4) +
+      rehearsal.warnings.push_back("the first training batch gives no finite " + name + ": " + significant(value, 4) +
                                    not_finite_in(*batch));
   }
   if (const auto& names = rehearsed.without_gradient; !names.empty())
@@ -413,7 +413,7 @@ Rehearsal rehearse(Assembly& assembly) {
   Rehearsal rehearsal;
   stop_if_signalled();
   if (!within_memory([&] { rehearse_training(assembly, rehearsal); }))
-    rehearsal.warnings.emplace_back("memory ran out in the rehearsal of a training batch; the run will try with less");
+    rehearsal.warnings.emplace_back("memory ran out in the rehearsal of a training batch; the run will try to use less");
   stop_if_signalled();
   if (assembly.loaders().validation() != nullptr) {
     const bool whole = within_memory([&] { rehearse_validation(assembly, rehearsal); });

@@ -258,7 +258,7 @@ void Session::make_trainer() {
   }
   const bool checks_snapshot = !resumed_ && folder_ != nullptr && setup_.switches().on("rehearsal");
   if (checks_snapshot && !setup_.agreement().alone() && request_.verbose)
-    console().notice("the first snapshot will not be loaded into a second model: the run has several processes");
+    console().notice("the first snapshot will not be loaded into a second model, because the run has several processes");
   if (checks_snapshot && setup_.agreement().alone())
     parts.check_snapshot = [this](const snapshot::Content& content) { return check_first(content); };
   trainer_ = std::make_unique<Trainer>(std::move(parts));
@@ -268,9 +268,10 @@ std::string Session::check_first(const snapshot::Content& content) {
   const double begin = steady_seconds();
   const RebuiltCheck check = check_rebuilt(*assembly_, content, opening_seconds_);
   if (request_.verbose)
-    console().notice(check.unchecked.empty() ? "the first snapshot was loaded into a second model and the losses compared, in " +
-                                                   human_duration(steady_seconds() - begin)
-                                             : "the first snapshot was not loaded into a second model: " + check.unchecked);
+    console().notice(check.unchecked.empty()
+                         ? "the first snapshot was loaded into a second model and the losses were compared, in " +
+                               human_duration(steady_seconds() - begin)
+                         : "the first snapshot was not loaded into a second model: " + check.unchecked);
   return check.warning;
 }
 

@@ -103,7 +103,7 @@ void Session::log_new_length() {
     const std::string from = resumed_->from.string();
     setup_.notices().push_back(
         "the run is " + with_commas(now) + " steps long now, and was " + with_commas(before) +
-        ": its schedule spans the whole run, so that the learning rate " + (next > last ? "rises" : "falls") + " from " +
+        ": its schedule spans the whole run, so the learning rate " + (next > last ? "rises" : "falls") + " from " +
         significant(last, 3) + " at step " + with_commas(step) + " to " + significant(next, 3) + " at step " +
         with_commas(step + 1) + ". To continue from these weights at your own rate instead: --run=NEW_FOLDER --train.resume=" +
         from + " --optim.schedule=constant --optim.learning_rate=" + significant(last > 0 ? last : planned, 3));

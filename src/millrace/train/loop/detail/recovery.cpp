@@ -76,7 +76,7 @@ void Recovery::need_less(const Attempt& tried, const std::string& reason) {
   if (recomputes) {
     return warn(tried,
                 "out of memory in " + tried.where + " (" + reason +
-                    "): every block of the model is recomputed from now on, which changes no bit",
+                    "): every block of the model is recomputed from now on, which changes no bit of the results",
                 {{"recompute", "all"}});
   }
   if (!with(tried).any(micro_batches_ < std::max(widest_group_, tried.rows))) throw DeviceError(no_room(tried, reason));

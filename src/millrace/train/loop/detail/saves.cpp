@@ -51,7 +51,7 @@ bool Saves::take_finished(std::int64_t step, Failure on_failure, bool asks_to_st
   const bool stops = on_failure == Failure::as_configured && config_.on_error == SnapshotConfig::OnSaveError::stop;
   if (stops || on_failure == Failure::end) {
     if (failed) throw *saved->error;
-    throw SnapshotError({"the run ends: a snapshot could not be written by rank 0", answer.at("text").get<std::string>(),
+    throw SnapshotError({"the run ends, because rank 0 could not write a snapshot", answer.at("text").get<std::string>(),
                          "follow the message of rank 0"});
   }
   if (!failed) return stop;
