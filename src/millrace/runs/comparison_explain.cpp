@@ -97,8 +97,8 @@ std::string finding_text(const Json& finding, const std::string& account, const 
     text += "; " + printable(text_at(finding, {"remedy"}));
   }
   if (const double gain = gain_in(finding); gain > 0 && gain < 1) {
-    text += "; without it " + slow.name + " was predicted to take " + time_text(slow.loop * (1 - gain), figures.unit) + ", " +
-            fast.name + " takes " + time_text(fast.loop, figures.unit);
+    text += "; without this finding " + slow.name + " was predicted to take " + time_text(slow.loop * (1 - gain), figures.unit) +
+            ", while " + fast.name + " takes " + time_text(fast.loop, figures.unit);
   }
   if (has_finding(*fast.run, rule)) text += "; " + fast.name + " has the same finding, but to a lesser degree";
   return text;

@@ -188,9 +188,10 @@ TEST(Comparison, TheFindingThatExplainsTheDifference) {
   EXPECT_EQ(result.explanation.slower, "a");
   EXPECT_EQ(result.explanation.account, "data_wait");
   EXPECT_EQ(result.explanation.rule, "few_readers");
-  EXPECT_THAT(result.explanation.text,
-              AllOf(HasSubstr("A is slower: 10 ms a step, B 6.5 ms a step"), HasSubstr("data_wait: 3.5 ms a step"),
-                    HasSubstr("data.workers is 1 in A and 4 in B"), HasSubstr("predicted to take 6 ms a step, B takes 6.5")));
+  EXPECT_THAT(
+      result.explanation.text,
+      AllOf(HasSubstr("A is slower: 10 ms a step, B 6.5 ms a step"), HasSubstr("data_wait: 3.5 ms a step"),
+            HasSubstr("data.workers is 1 in A and 4 in B"), HasSubstr("predicted to take 6 ms a step, while B takes 6.5")));
   const Comparison turned = compare(fast, slow);
   EXPECT_EQ(turned.explanation.slower, "b");
   EXPECT_EQ(turned.explanation.rule, "few_readers");

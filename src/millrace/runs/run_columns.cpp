@@ -57,7 +57,7 @@ const RunColumn& column_named(std::string_view word, std::string_view flag) {
   const std::string name = config::with_underscores(word);
   const auto found = std::ranges::find(kColumns, name, &RunColumn::name);
   if (found != kColumns.end()) return *found;
-  throw UsageError({"runs has no column " + quoted(word), "flag " + std::string(flag),
+  throw UsageError({"the table of runs has no column " + quoted(word), "flag " + std::string(flag),
                     config::suggestion(name, names) + "columns: " + joined(names, ", ")});
 }
 
