@@ -32,7 +32,7 @@ struct RunFacts {
   std::map<std::string, Setting> plan;     // choices of the plan, without facts about the machine
   std::map<std::string, Setting> machine;  // device and versions
   std::string data;                        // fingerprint of the data in the newest snapshot; "" = unknown
-  // The following members describe the last process.
+  // The following members describe the last process, unless their comments say otherwise.
   std::map<std::string, double> accounts;  // seconds by account; empty: a run of an older version
   double steps = 0;
   double samples_per_step = 0;  // mean over the whole run; 0 = unknown
@@ -41,7 +41,7 @@ struct RunFacts {
                                  // the warm-up
   std::optional<double> others;  // share of the time in which other programs used the cores
   std::map<std::string, double> memory;                // the parts of the peak of memory, in bytes
-  std::map<std::string, std::vector<Moment>> quality;  // losses and metrics by name, in the order of steps
+  std::map<std::string, std::vector<Moment>> quality;  // losses and metrics of the whole run by name, in the order of steps
   Json findings;                                       // an array; null: the doctor was off
 };
 

@@ -37,7 +37,7 @@ BestIs direction_of(const std::string& word) {
   return word == "lowest" ? BestIs::lowest : BestIs::unknown;
 }
 
-// Reads the description from log lines of kind "metrics"; for a run of an earlier version, from the summary and the config.
+// Reads the description from the log's last line of kind "metrics"; a run of an earlier version has no such line.
 Described described_in_log(const RunStory& run) {
   Described all;
   for (const auto& lines : run.processes) {

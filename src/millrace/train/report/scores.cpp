@@ -90,8 +90,8 @@ bool Scores::rank(std::int64_t step, double value) {
   return true;
 }
 
-// Removes best values that were measured under an older definition of a metric, because values under the corrected definition
-// may never reach them.
+// If the judged metric was measured under an older definition, removes the best values, because values under the corrected
+// definition may never reach them.
 void Scores::forget_other_version(const metrics::Means::MetricVersion& now) {
   forgot_.clear();
   const auto known = metrics_.find(judged_);

@@ -167,8 +167,7 @@ bool may_recompute(const Assembly& assembly) {
 
 bool adds_gradients(const RunConfig& config) { return config.optim.accumulate > 1 || config.memory.micro_batches > 1; }
 
-// Makes one step that recomputes every block. This step needs less memory than a step of the run; the difference is what
-// recompute saves.
+// Makes one step that recomputes every block, and computes from its costs how much memory recompute would save.
 void try_recompute(Assembly& assembly, DoctorTrials& to) {
   const std::optional<Batch> batch = assembly.trial_batch();
   if (!batch) return;
