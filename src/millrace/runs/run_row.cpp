@@ -48,7 +48,7 @@ std::string closed_file(const fs::path& run) {
   return "";
 }
 
-// Adds the run in a folder and the runs below it. A folder that can't be read becomes a row.
+// Adds the runs below a folder, and their branches. A folder that can't be read becomes a row.
 void add_runs(const fs::path& folder, int depth, std::vector<RunRow>& rows) {
   std::error_code error;
   fs::directory_iterator entry(folder, error);
@@ -130,8 +130,8 @@ void add_doctor(const Json& summary, const Run::LastLines& last, RunRow& row) {
   if (is_over) row.bound_by = text_at(summary, {"bound_by"});
 }
 
-// Moves `best` to `at_best`. In summaries of earlier versions, the `best` of each metric is its value at the judged metric's
-// best step.
+// Copies `best` to `at_best`, and keeps `best` only for the judged metric. In summaries of earlier versions, the `best` of each
+// metric is its value at the judged metric's best step.
 void take_as_at_best(RunRow& row) {
   for (RunRow::Metric& metric : row.metrics) {
     metric.at_best = metric.best;

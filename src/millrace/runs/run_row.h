@@ -23,7 +23,7 @@ struct RunRow {
   };
 
   std::filesystem::path folder;
-  std::string recipe;  // "" if no file names the recipe
+  std::string recipe;  // if no file names the recipe: the name of the parent folder
   std::int64_t step = 0;
   std::optional<double> loss;  // the training loss that was logged last
   // "running", "done: <why>", "failed", "stopped" (it can resume), "died" (it was killed or crashed, and can resume), "new" (it

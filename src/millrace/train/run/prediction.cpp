@@ -91,7 +91,7 @@ std::int64_t rows_of(const Entry& entry, const PredictionInput& input, const std
   return rows;
 }
 
-// Counts NaN and infinite values of each tensor, over all batches.
+// Counts the NaN values of each tensor, over all batches.
 struct NotANumber {
   std::int64_t count = 0;
   std::int64_t first_row = -1;

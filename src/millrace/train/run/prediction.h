@@ -23,7 +23,7 @@ struct PredictionInput {
 
 struct PredictionReport {
   std::int64_t rows = 0;
-  std::vector<std::string> warnings;  // about NaN or infinity in the input, and about tensors that the recipe does not take
+  std::vector<std::string> warnings;  // about NaN in the input, and about tensors that the recipe does not take
 };
 
 // The tensors that the recipe takes, in its order, as indices into input.tensors. If the recipe does not describe its inputs,

@@ -334,7 +334,8 @@ void rehearse_validation(Assembly& assembly, Rehearsal& rehearsal) {
   recipe.model().train(training);
 }
 
-// Throws ConfigError if the config keeps the worst values of the judged metric. Nothing else in the run would show this mistake.
+// Throws ConfigError if the config keeps the worst values of the judged metric. Otherwise only the first validation would show
+// this mistake.
 void check_direction(const SnapshotConfig& snapshot, const metrics::Means& metrics) {
   using BestIs = metrics::Means::BestIs;
   const BestIs known = metrics.best_is_of(snapshot.best_metric);

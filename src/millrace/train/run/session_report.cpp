@@ -126,7 +126,7 @@ std::string unknown_targets(const Json& summary) {
   return keys.empty() ? "" : "\ntargets not measured in this run, so not met: " + keys;
 }
 
-// A text with at most three things to improve.
+// A text about the targets that were not measured, and at most three findings of the doctor.
 std::string verdict(const Json& summary) {
   std::string text = unknown_targets(summary);
   if (!summary.contains("findings")) return text;
