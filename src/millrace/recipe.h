@@ -1,4 +1,4 @@
-// The one include of a recipe's author.
+// The one header that a recipe's author includes.
 //
 // A recipe defines what is learned from which data: a config, a class derived from Recipe, and an Entry that names them.
 // `millrace new NAME` writes a complete one. In the order in which a recipe is written:
@@ -37,8 +37,8 @@
 //
 // A program without a recipe trains its own module with millrace::train (millrace/train.h).
 //
-// This header is for programs outside this tree. It belongs to no floor of ARCHITECTURE.md, so no folder of src/ includes it. The
-// compiler needs ten seconds for LibTorch's layers; with a precompiled header (as `millrace new` writes it) it needs them once.
+// This header is for programs outside this tree. It belongs to no floor of ARCHITECTURE.md, so no folder of src/ includes it.
+// Compiling LibTorch's layers takes ten seconds; with a precompiled header (as `millrace new` writes it) they are compiled once.
 #pragma once
 
 #include <torch/nn/modules.h>

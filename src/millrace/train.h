@@ -1,4 +1,4 @@
-// The one include of a program that trains its own module: sources of samples, functions that compose them, and
+// The one header that a program includes to train its own module: sources of samples, functions that compose them, and
 // millrace::train(). examples/own_program.cpp is a complete program.
 //
 // This header is for programs outside this tree. It belongs to no floor of ARCHITECTURE.md, so no folder of src/ includes it.

@@ -130,7 +130,7 @@ void add_losses(std::vector<Row>& rows) {
       {"count_is_zero", {"objective \"main\" counts nothing in the first training batch", "LossTerm::count", "masks"}});
   rows.push_back({"count_is_negative", {"objective \"main\" counts -8 values", "LossTerm::count", "the number of values"}});
   rows.push_back({"always_absent", {"no objective has a loss in the first step", batch, "return a Loss"}});
-  rows.push_back({"loss_is_not_a_number", {"warning: the first training batch has no finite main: nan"}, Found::warned, 0});
+  rows.push_back({"loss_is_not_a_number", {"warning: the first training batch gives no finite main: nan"}, Found::warned, 0});
   rows.push_back({"throws_after_a_while",
                   {in_loss + "radius is negative", "objective \"main\", training batch 1 of epoch 1, step 5", fields},
                   Found::step});
@@ -239,7 +239,7 @@ void add_data(std::vector<Row>& rows) {
   rows.push_back({"labels_i32", {"the labels are i32[8], a cross-entropy takes i64", batch, "convert them in prepare()"}});
   rows.push_back({"labels_in_a_column", {"[8,3] need labels of shape [8], the labels have shape [8,1]", batch, "squeeze(1)"}});
   rows.push_back({"not_a_number_in_the_data",
-                  {"the first training batch has no finite main: nan (field \"x\" of sample 5 is not finite)"},
+                  {"the first training batch gives no finite main: nan (field \"x\" of sample 5 is not finite)"},
                   Found::warned,
                   0,
                   train({"--plant.mistake=not_a_number_in_the_data", "--data.shuffle=false"})});
@@ -410,8 +410,8 @@ void add_predictions(std::vector<Row>& rows) {
   rows.push_back(
       {"predict_gives_fewer_rows", {"output \"label\" of predict() is [1] for 2 rows", "recipe mistakes", "as many rows"}});
   rows.push_back({"predict_gives_another_name", {"predict() gives no \"label\"", says, "\"label\" i64 [rows]"}});
-  rows.push_back({"predict_gives_another_dtype", {"predict() gives label f32 [2], the entry says \"label\" i64 [rows]", says}});
-  rows.push_back({"predict_gives_another_shape", {"predict() gives label i64 [2,3], the entry says \"label\" i64 [rows]", says}});
+  rows.push_back({"predict_gives_another_dtype", {"gives label f32 [2], but the entry says \"label\" i64 [rows]", says}});
+  rows.push_back({"predict_gives_another_shape", {"gives label i64 [2,3], but the entry says \"label\" i64 [rows]", says}});
   add("predict_alone_throws", predict("x.npy", {"--plant.mistake=predict_throws_a_number"}),
       {in_predict + "it threw the number 3", "input: x f32 [5,8]"}, 1);
   add("input_of_unknown_kind", predict("x.txt"), {"what kind of file \"x.txt\" is", "flag --input", ".npy"}, 2);

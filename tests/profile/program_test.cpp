@@ -128,7 +128,7 @@ TEST(ProfileOfARun, IsNotMadeAgainByTheRunThatGoesOn) {
   EXPECT_THAT(second.out, HasSubstr("done at step 6"));
   EXPECT_THAT(second.out + second.err, Not(HasSubstr("profile")));
   const test::Result third = test::run(train({"--max_steps", "8", "--profile", "--profile.skip=1"}), here);
-  EXPECT_THAT(third.err, HasSubstr("the profile covers 1 instead of 10 steps: the run ended"));
+  EXPECT_THAT(third.err, HasSubstr("the profile covers 1 instead of 10 steps, because the run ended"));
   EXPECT_THAT(third.out, HasSubstr("profile of step 8: 1 step of "));
   const test::Result fourth = test::run(train({"--max_steps", "9", "--profile"}), here);
   EXPECT_THAT(fourth.err, HasSubstr("no step was recorded: the run ended after 1 of the 3 steps that profile.skip leaves out"));

@@ -256,7 +256,7 @@ TEST(Session, TheEndSaysWhetherTheBestSnapshotIsThere) {
   config["train.epochs"] = 3;
   EXPECT_THAT(said_by(folder.path() / "run", config),
               testing::AllOf(HasSubstr(" at step 11, the last "),
-                             HasSubstr("the snapshot of the best is not there, so predict, eval and export use the newest")));
+                             HasSubstr("the snapshot of that step is not there, so predict, eval and export use the newest")));
 }
 
 TEST(Session, ADamagedSnapshotIsPassedOverAndTheOneBeforeIsUsed) {

@@ -74,8 +74,8 @@ class Plot {
     return "<circle class=\"" + look + "\" r=\"" + radius + "\" cx=\"" + coordinate(px(point.x)) + "\" cy=\"" +
            coordinate(py(point.y)) + "\"/>";
   }
-  // Marks for each of the points if `all`, else only for those that a path does not show, because the points beside them have no
-  // place.
+  // Returns marks: of every point if `all`, otherwise only of points that no line shows, because neither neighbour of the point
+  // can be drawn.
   [[nodiscard]] std::string circles(const std::vector<Point>& points, const std::string& look, bool all) const {
     std::string svg;
     for (std::size_t i = 0; i < points.size(); ++i) {
@@ -134,9 +134,10 @@ Json json_of(const std::vector<Point>& points) {
 
 // A series as it is drawn.
 struct Drawn {
-  Series series;               // the series with few points
-  std::vector<Point> average;  // means of all points, which the script smooths; empty: the script smooths the series' own points
-  std::vector<Point> mean;     // points of a line over a noisy series; empty: there is no such line
+  Series series;               // the series, thinned to the points that are drawn
+  std::vector<Point> average;  // means of the series before it was thinned, for the script to smooth; empty: nothing was
+                               // thinned, the script smooths series.points
+  std::vector<Point> mean;     // a smooth line that is drawn over a noisy series; empty: the series is not noisy
   std::string look;
 };
 
@@ -167,7 +168,8 @@ std::string legend_of(const Curve& curve, const std::vector<Drawn>& all) {
     for (std::size_t i = 0; i < all.size() && all.size() > 1; ++i) html += entry(all[i].look, all[i].series.name, i);
     return html;
   }
-  std::vector<std::string> names;  // legend without the runs' names, because the page shows those once for all diagrams
+  std::vector<std::string> names;  // the legend leaves out the runs' names, because the page shows the names once for all
+                                   // diagrams
   for (const Drawn& drawn : all) {
     if (std::ranges::find(names, drawn.series.name) != names.end()) continue;
     names.push_back(drawn.series.name);

@@ -15,9 +15,9 @@ struct Point {
 };
 
 struct Series {
-  std::string name;                          // name in the legend; the same in each of several runs
+  std::string name;                          // name in the legend; every run's series of the same kind has the same name
   std::vector<Point> points;                 // x rises; a value that is not finite makes a gap
-  int colour = -1;                           // related series share a colour; -1 = by position
+  int colour = -1;                           // related series share a colour; -1: the position in Curve::series decides
   int dash = 0;                              // 0 = a solid line
   int run = 0;                               // number of the run; all series of a run are shown or hidden together
   bool has_marks = false;                    // draws a mark at each point, for the values of validations
@@ -36,23 +36,25 @@ struct Curve {
   std::optional<std::pair<double, double>> steps = std::nullopt;  // range of the axis; nullopt: the range of the points
 };
 
-inline constexpr std::size_t kColours = 12;  // colours of series in the page's style; more series use them again
+inline constexpr std::size_t kColours = 12;  // number of series colours in the page's style; further series use the colours
+                                             // again
 inline constexpr std::size_t kMostPoints = 400, kFewestPoints = 40;  // the most and the fewest points of a drawn series
 
-// Returns at most `most` points. They include the least and greatest point of each section, so that spikes stay visible. Of a
-// section without a finite value they include its first point, so that a gap stays visible.
+// Returns at most `most` points. They include the least and greatest point of each section, so that spikes stay visible. If a
+// section has no finite value, they include its first point, so that a gap stays visible.
 [[nodiscard]] std::vector<Point> thinned(const std::vector<Point>& points, std::size_t most = kMostPoints);
-// The means of `sections` sections of the points, or the points themselves if there are no more than `sections`. Values that
-// are not finite are skipped.
+// Divides the points into `sections` sections and returns the mean of each. Returns the points themselves if there are no more
+// than `sections`. Values that are not finite are skipped.
 [[nodiscard]] std::vector<Point> averaged(const std::vector<Point>& points, std::size_t sections);
 // True if a line through the points would look like a band. Their mean() is then drawn over them.
 [[nodiscard]] bool is_noisy(const std::vector<Point>& points);
-// A hundred points of the moving average over a twenty-fifth of all points; points that are not finite are skipped.
+// The moving average of the points at about a hundred places, each over a twenty-fifth of all points. Points that are not finite
+// are skipped.
 [[nodiscard]] std::vector<Point> mean(const std::vector<Point>& points);
 // Positions of an axis's marks: round numbers in [low, high], about `count` of them.
 [[nodiscard]] std::vector<double> marks(double low, double high, int count);
-// Chooses the axis that shows most of the curve. Logarithmic: all values are positive, and the values of a series span such a
-// range that many would be at the bottom of a linear axis. Share: the values of a metric cover much of the range 0 to 1.
+// Chooses the axis that shows most of the curve. Logarithmic: if all values are positive, and a linear axis would show many
+// values of a series at its bottom. Share: if the values of a metric cover much of the range 0 to 1.
 [[nodiscard]] Axis axis_of(const Curve& curve);
 
 // Points per series on a page with `series` series: the more series, the fewer points.

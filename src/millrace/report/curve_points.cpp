@@ -23,8 +23,7 @@ bool is_pressed_down(const std::vector<double>& sorted) {
   const double low = sorted.front(), high = sorted.back();
   if (!(low > 0 && high > low)) return false;
   const auto place = [&](double share) { return (quantile(sorted, share) - low) / (high - low); };
-  // If a linear axis has half of the points below the first share of its height, or a quarter below the second, it hides too
-  // much.
+  // A linear axis hides too much if half of the points are below kHalfBelow of its height, or a quarter below kQuarterBelow.
   constexpr double kHalfBelow = 0.2, kQuarterBelow = 0.03;
   return (high >= 5 * low && place(0.5) < kHalfBelow) || (high >= 30 * low && place(0.25) < kQuarterBelow);
 }
@@ -139,7 +138,7 @@ Axis axis_of(const Curve& curve) {
 }
 
 std::size_t points_for(std::size_t series) {
-  constexpr std::size_t kOfAPage = 16'000;  // points of a page; each takes about forty bytes
+  constexpr std::size_t kOfAPage = 16'000;  // number of points on a page; each point takes about forty bytes
   return std::clamp(kOfAPage / std::max<std::size_t>(series, 1), kFewestPoints, kMostPoints);
 }
 

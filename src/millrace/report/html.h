@@ -1,4 +1,4 @@
-// Makes an HTML page that needs no network: it contains its style and its script. Texts are escaped.
+// Makes an HTML page that needs no network, because the page contains its style and its script. Texts are escaped.
 #pragma once
 
 #include <string>

@@ -2,8 +2,8 @@
 
 namespace millrace::report::detail {
 
-// Comes after the script of the diagrams, and uses that script's names. A page that reloads itself keeps the settings that its
-// reader made.
+// Comes after the script of the diagrams, and uses that script's names. When the page reloads itself, it keeps the settings that
+// its reader made.
 constinit const std::string_view kPageScript = R"(
 const slider=(where,word,most,value,text,act)=>{
  const label=document.createElement('label'),input=document.createElement('input'),output=document.createElement('output');

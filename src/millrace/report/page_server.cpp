@@ -27,7 +27,7 @@ constexpr std::chrono::seconds kToAsk(2), kToTake(60);
 constexpr int kLookMs = 100;
 constexpr int kWaiting = 16;  // number of waiting connections
 
-// Waits for `events` on `descriptor`. Returns false if the time is over or `stop` returned true.
+// Waits for `events` on `descriptor`. Returns false if the time `until` has come or `stop` returned true.
 bool wait_for(int descriptor, short events, Clock::time_point until, const std::function<bool()>& stop) {
   while (!stop()) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now()).count();
@@ -130,7 +130,7 @@ PageServer::PageServer(std::uint16_t port) : path_(random_path()) {
     const std::string why = std::strerror(errno);
     if (socket_ >= 0) ::close(socket_);
     throw UsageError({"can't listen on port " + std::to_string(port) + " of 127.0.0.1: " + why, "--port",
-                      "choose another port, or leave --port out: then any free port is used"});
+                      "choose another port, or leave out --port to use any free port"});
   }
   port_ = ntohs(address.sin_port);
 }

@@ -2,8 +2,8 @@
 
 namespace millrace::report::detail {
 
-// Draws the diagrams again from their data, as curve.cpp drew them, but with another axis, range, smoothing or choice of runs,
-// and shows the values under the pointer. Without the script the diagrams stay as curve.cpp drew them.
+// Draws the diagrams again from their data, but with another axis, range, smoothing or choice of runs, and shows the values
+// under the pointer. Without the script the diagrams stay as curve.cpp drew them.
 constinit const std::string_view kScript = R"(
 'use strict';
 const W=400,H=190,L=58,R=20,T=8,B=26,NS='http://www.w3.org/2000/svg',tip=document.getElementById('tip');

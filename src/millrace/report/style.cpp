@@ -3,7 +3,7 @@
 namespace millrace::report::detail {
 
 // The colours of series, s0 to s11, are in the order in which they were chosen: each is as far as possible from those before it,
-// for normal sight and for three kinds of colour blindness. script.cpp has the light ones a second time.
+// for normal sight and for three kinds of colour blindness. script.cpp repeats the colours of the light theme.
 constinit const std::string_view kStyle = R"(
 :root{--bg:#fbfbfa;--card:#fff;--ink:#1c1f23;--soft:#646b75;--line:#e4e6e9;--accent:#1f5fbf;--good:#1b7f4b;--warn:#b25e09;
 --s0:#1f5fbf;--s1:#c2570c;--s2:#74003a;--s3:#6ba9bd;--s4:#402584;--s5:#8a5f7c;--s6:#a670f3;--s7:#d98b09;--s8:#b01003;--s9:#fc6183;--s10:#364d73;--s11:#3788bb}

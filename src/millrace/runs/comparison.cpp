@@ -62,7 +62,8 @@ double loop_of(const RunFacts& run) {
   return sum;
 }
 
-// The number by which the seconds of this run's accounts are divided. 0 = unknown; the accounts can't be compared then.
+// The number by which this run's seconds are divided so that they are in `unit`. 0 = unknown; the accounts can't be compared
+// then.
 double divisor(const RunFacts& run, Unit unit) {
   if (unit == Unit::share) return loop_of(run);
   return unit == Unit::seconds_a_step ? run.steps : run.steps * run.samples_per_step;
@@ -171,7 +172,7 @@ void add_notes(const RunFacts& a, const RunFacts& b, Comparison& to) {
   if (to.unit == Unit::seconds_a_sample) {
     to.notes.push_back("a step of A holds " + significant(a.samples_per_step, 3) + " samples, a step of B " +
                        significant(b.samples_per_step, 3) +
-                       ": times are per sample; at the same step the runs have seen different numbers of samples");
+                       ", so times are given per sample; at the same step the runs have seen different numbers of samples");
   }
   add_versions(to);
   if (to.data && to.knows_data && to.unit != Unit::share)
@@ -179,11 +180,11 @@ void add_notes(const RunFacts& a, const RunFacts& b, Comparison& to) {
   for (const auto& [run, name] : {std::pair{&a, "A"}, std::pair{&b, "B"}}) {
     if (run->others.value_or(0) >= kBusy) {
       to.notes.push_back("other programs used the cores for " + percent(*run->others) + " of the time of " + name +
-                         ": alone on the machine it is faster");
+                         ": alone on the machine " + name + " would be faster");
     }
     if (run->accounts.empty() || run->steps <= 0)
       to.notes.push_back(std::string(name) +
-                         " has no accounts of its time, because it is an older run or ended before its first log line");
+                         " has no record of where its time went, because it is an older run or ended before its first log line");
   }
 }
 

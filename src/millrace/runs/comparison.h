@@ -28,8 +28,8 @@ struct Comparison {
 
   struct QualityPair {
     std::string name;
-    std::optional<RunFacts::Moment> a, b;  // the latest value of each run up to that step or time; nullopt: there was no value
-                                           // yet
+    std::optional<RunFacts::Moment> a, b;  // the latest value of each run up to the step or time at which the runs are compared;
+                                           // nullopt: the run had no value yet
   };
 
   // The reason why one run's steps are slower than the other's.
@@ -37,9 +37,9 @@ struct Comparison {
     std::string text;
     std::string slower;     // "a" or "b"; "" = neither is slower, or it is unknown
     std::string account;    // the account of time that differs most
-    std::string explained;  // the account that the finding explains
-    std::string rule;       // id of the rule of that finding; "" = there is no such finding
-    std::string of;         // the run that has the finding: "a" or "b"
+    std::string explained;  // the account of time that a finding of the doctor explains
+    std::string rule;       // id of the rule of that finding; "" = no finding explains the difference
+    std::string of;         // the run with that finding: "a" or "b"
   };
 
   std::vector<std::string> notes;  // which figures can be compared and which can't
@@ -50,7 +50,7 @@ struct Comparison {
   Pair loop;                   // time of the loop in `unit`: all accounts except those before the first step
   std::vector<Pair> accounts;  // accounts of the loop, the largest first
   std::vector<Pair> once;      // seconds of the accounts before the first step
-  Pair step_ms;                // medians
+  Pair step_ms;                // medians of the time of a step
   std::vector<Pair> memory;    // bytes, the largest part first
   double step = 0, seconds = 0;
   std::vector<QualityPair> at_step, at_time;

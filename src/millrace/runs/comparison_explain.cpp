@@ -14,7 +14,8 @@ constexpr double kSame = 0.03;  // share of the time by which two runs of the sa
 constexpr double kSameWhenShort = 0.10;
 constexpr double kShort = 60;      // seconds of the loop; a shorter run may differ more
 constexpr std::size_t kLines = 4;  // with fewer log lines than this, the spread of a run is unknown
-constexpr double kPart = 0.15;     // a finding explains a difference only if its account is at least this share of the difference
+constexpr double kPart = 0.15;     // a finding explains a difference only if the excess of its account is at least this share of
+                                   // the difference
 constexpr std::size_t kMostKeys = 5;  // the most config keys that are named
 
 struct Side {
@@ -23,8 +24,8 @@ struct Side {
   double loop;           // time of the loop, in the unit of the comparison
 };
 
-// How much the log lines of a run differ: the range of the middle half of their times, divided by the median. 0 if there are
-// too few lines.
+// How much the times of a run's log lines differ: their interquartile range, divided by their median. 0 if there are too few
+// lines.
 double spread_of(const RunFacts& run) {
   if (run.line_ms.size() < kLines) return 0;
   std::vector<double> sorted = run.line_ms;
@@ -64,8 +65,8 @@ bool takes_time_in(const std::string& rule, const std::string& account) {
   return row != doctor::rules().end() && std::ranges::count(row->accounts, account) > 0;
 }
 
-// The finding of the slower run that best explains the account. A finding that the faster run does not have comes first; among
-// equals, the one with the largest gain.
+// Returns the finding of the slower run that best explains the account: if possible one that the faster run does not have; among
+// several, the one with the largest gain.
 const Json* finding_for(const std::string& account, const Side& slow, const Side& fast) {
   const Json* best = nullptr;
   const auto rank = [&](const Json& finding) {
@@ -96,8 +97,8 @@ std::string finding_text(const Json& finding, const std::string& account, const 
     text += "; " + printable(text_at(finding, {"remedy"}));
   }
   if (const double gain = gain_in(finding); gain > 0 && gain < 1) {
-    text += "; without it " + slow.name + " was predicted to take " + time_text(slow.loop * (1 - gain), figures.unit) + ", " +
-            fast.name + " takes " + time_text(fast.loop, figures.unit);
+    text += "; without this finding " + slow.name + " was predicted to take " + time_text(slow.loop * (1 - gain), figures.unit) +
+            ", while " + fast.name + " takes " + time_text(fast.loop, figures.unit);
   }
   if (has_finding(*fast.run, rule)) text += "; " + fast.name + " has the same finding, but to a lesser degree";
   return text;
@@ -124,7 +125,7 @@ std::string without_finding(const Side& slow, const Comparison& figures) {
 Comparison::Explanation explain(const RunFacts& a, const RunFacts& b, const Comparison& figures) {
   if (figures.unit == Unit::share) return {.text = "different recipes do different work, so neither run counts as slower"};
   if (!figures.loop.a || !figures.loop.b)
-    return {.text = "it is unknown why one run is slower, because not both have accounts of their time"};
+    return {.text = "it is unknown why one run is slower, because not both runs have a record of where their time went"};
   const Side of_a{&a, "A", "a", *figures.loop.a};
   const Side of_b{&b, "B", "b", *figures.loop.b};
   const Side& slow = of_a.loop > of_b.loop ? of_a : of_b;

@@ -188,9 +188,10 @@ TEST(Comparison, TheFindingThatExplainsTheDifference) {
   EXPECT_EQ(result.explanation.slower, "a");
   EXPECT_EQ(result.explanation.account, "data_wait");
   EXPECT_EQ(result.explanation.rule, "few_readers");
-  EXPECT_THAT(result.explanation.text,
-              AllOf(HasSubstr("A is slower: 10 ms a step, B 6.5 ms a step"), HasSubstr("data_wait: 3.5 ms a step"),
-                    HasSubstr("data.workers is 1 in A and 4 in B"), HasSubstr("predicted to take 6 ms a step, B takes 6.5")));
+  EXPECT_THAT(
+      result.explanation.text,
+      AllOf(HasSubstr("A is slower: 10 ms a step, B 6.5 ms a step"), HasSubstr("data_wait: 3.5 ms a step"),
+            HasSubstr("data.workers is 1 in A and 4 in B"), HasSubstr("predicted to take 6 ms a step, while B takes 6.5")));
   const Comparison turned = compare(fast, slow);
   EXPECT_EQ(turned.explanation.slower, "b");
   EXPECT_EQ(turned.explanation.rule, "few_readers");
@@ -261,7 +262,7 @@ TEST(Comparison, WithoutAccountsItSaysSo) {
   const RunFacts a = run_of(4, 1);
   const RunFacts b = facts_of(story({{start(), step(50, 1, 2)}}), {}, "text 1");
   const Comparison result = compare(a, b);
-  EXPECT_THAT(result.notes, ElementsAre(HasSubstr("B has no accounts of its time")));
+  EXPECT_THAT(result.notes, ElementsAre(HasSubstr("B has no record of where its time went")));
   EXPECT_FALSE(result.loop.b);
   EXPECT_THAT(result.explanation.text, HasSubstr("it is unknown why one run is slower"));
 }

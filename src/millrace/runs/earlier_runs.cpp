@@ -38,7 +38,7 @@ std::string Likeness::digest() const {
   if (work.contains("train")) {
     for (const std::string_view key : kIdleKeys) work["train"].erase(std::string(key));
   }
-  // Removed, because the fingerprint identifies the data better than its folder.
+  // The folder of the data is removed, because the fingerprint identifies the data better.
   if (work.contains("data")) work["data"].erase("dir");
   Sha256 hash;
   hash.update(Json({recipe, work, data, machine}).dump(-1, ' ', false, Json::error_handler_t::replace));

@@ -1,4 +1,4 @@
-// Finds the step times of earlier runs, next to a run's folder, that did the same work on the same machine.
+// Finds the earlier runs next to a run's folder that did the same work on the same machine, to compare step times.
 #pragma once
 
 #include <filesystem>
@@ -21,7 +21,7 @@ struct Likeness {
 
 // Returns the earlier runs that can be compared with `run`, from the newest 64 folders in the parent of `run`. Such a run has
 // the value `likeness` in its summary.json, and ended normally after at least twenty steps. Other programs used less than a
-// tenth of the cores during it. Unreadable files are skipped.
+// tenth of the cores while it trained. Unreadable files are skipped.
 [[nodiscard]] doctor::Evidence::Earlier earlier_runs(const std::filesystem::path& run, const std::string& likeness) noexcept;
 
 }  // namespace millrace::runs

@@ -86,8 +86,8 @@ std::optional<LedgerLine> remedy_between(const RunFacts& before, const RunFacts&
   return std::nullopt;
 }
 
-// Converts the text of a flag as a value in a config file is converted, so that equal values have one form: "none" becomes
-// ["none"], and "1" becomes 1.0.
+// Parses the text of a value and replaces a list of one element by this element, so that equal values have one form: ["none"]
+// becomes "none", and 1 equals 1.0.
 Json canonical(const std::string& text) {
   Json value = parse_shallow(text);
   if (value.is_discarded()) value = text;

@@ -26,8 +26,9 @@ void write_down(const LedgerLine& line) noexcept;
 // The valid lines of the file. Only the newest of several lines with the same finding, setting and source is returned.
 [[nodiscard]] std::vector<LedgerLine> read_ledger(const std::filesystem::path& file = ledger_file());
 
-// Looks in the parent of the folder `run` for a finished run with a finding. The configs of the two runs may differ only in the
-// finding's remedy. Returns a line with the measured gain; nullopt if there is no such run. Never throws.
+// Returns a ledger line if the run in the folder `run` tried the remedy of a finding of another run: a finished run in the same
+// parent folder, whose config may differ only in this remedy. The line has the measured gain. nullopt if there is no such run.
+// Never throws.
 [[nodiscard]] std::optional<LedgerLine> followed_remedy(const std::filesystem::path& run) noexcept;
 
 // True if two texts, from a flag or a config file, are the same value of a config key.

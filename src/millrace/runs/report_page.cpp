@@ -33,8 +33,8 @@ std::string legend_html(std::span<const std::string> names) {
   return "<div class=\"controls\" id=\"controls\">" + html + "</div>";
 }
 
-// Gives all diagrams the same range of steps, so that a step is at the same place in each. Returns the number of series in all
-// diagrams.
+// Gives all diagrams the same range of steps, so that a step is at the same place in each diagram. Returns the number of series
+// in all diagrams.
 std::size_t put_on_one_axis(CurvesOfRuns& curves) {
   constexpr double kLargest = 1e15;
   std::size_t series = 0;

@@ -51,7 +51,7 @@ TEST(ReportPage, OfALongRunIsAtMostTwoMegabytes) {
     const std::string page = report_page({&run, 1});
     EXPECT_LT(page.size(), 2'000'000U);
     EXPECT_GT(page.size(), 1'400'000U) << "what is left of it holds pictures";
-    EXPECT_THAT(page, HasSubstr("Too large for this page"));
+    EXPECT_THAT(page, HasSubstr("too large for this page"));
     EXPECT_THAT(page, HasSubstr("<path class=\"c0 d0"));
   }
 }
@@ -126,7 +126,7 @@ TEST(ReportPage, SaysWhatIsNotANumber) {
   run.processes.front().push_back({{"kind", "validation"}, {"step", 4}, {"val_loss", "inf"}, {"macro_f1", "nan"}});
   run.summary = {{"loss", {{"first", 3}, {"last", "nan"}}}};
   const std::string page = report_page({&run, 1});
-  EXPECT_THAT(page, HasSubstr("<span>macro_f1, best</span><i>at step 2; the last is not a number</i>"));
+  EXPECT_THAT(page, HasSubstr("<span>macro_f1, best</span><i>at step 2; the last value is not a number</i>"));
   EXPECT_THAT(page, HasSubstr("<b>nan</b><span>loss, last</span>"));
   EXPECT_THAT(page, HasSubstr("[3,0.25],[4,null]]")) << "a gap in the curve of macro_f1";
   run.processes = {{{{"kind", "start"}, {"step", 0}}, {{"kind", "validation"}, {"step", 4}, {"val_loss", "nan"}}}};

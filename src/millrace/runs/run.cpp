@@ -72,7 +72,7 @@ const Json& Run::read(std::optional<Json>& kept, const char* name) const {
 
 const Run::LastLines& Run::last_lines() const {
   if (last_lines_) return *last_lines_;
-  // More is read if there is no step, because a step line is long if the recipe has thousands of metrics.
+  // Reads more if there is no step line, because a step line is long if the recipe has thousands of metrics.
   for (std::uint64_t most = kEndOfLog;; most *= 16) {
     const std::string text = end_of(folder_ / run_files::kLog, most);
     last_lines_ = last_lines_in(text);

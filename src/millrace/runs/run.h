@@ -21,7 +21,7 @@ class Run {
  public:
   // What the lines near the end of a log show.
   struct LastLines {
-    Json step, findings;  // the last line of each of these kinds; null if there is no such line
+    Json step, findings;  // the last line of kind "step" and of kind "findings"; null if there is no such line
     bool has_end = true;  // false: the process that wrote last has not written why it ended
   };
 
@@ -33,8 +33,8 @@ class Run {
   // The summary of the process that ended last. A later process may have started since.
   [[nodiscard]] const Json& summary() const { return read(summary_, "summary.json"); }
   [[nodiscard]] const LastLines& last_lines() const;  // reads only the end of a log, also of a long one
-  // The lines of log.jsonl, by process. If a process crashed before its first step, its line is in the file `lock` and comes
-  // last.
+  // The lines of log.jsonl, by process. If a process crashed before its first step, the line about the crash is in the file
+  // `lock`; such lines come last.
   [[nodiscard]] const std::vector<std::vector<Json>>& processes() const;
   [[nodiscard]] std::string recipe() const;  // "" if no file names it
   // True: a run of a training script that is not Millrace's; recipe() is the script's file name.
@@ -60,9 +60,9 @@ class Run {
   mutable std::optional<std::vector<std::vector<Json>>> processes_;
 };
 
-// True if `summary` may be that of the process that wrote `line`, which is the log's last line of kind step or end, or null.
-// False if it is an earlier process's: the run was resumed and has logged steps since, or the disk was full when the last process
-// ended.
+// True if `summary` may be of the process that wrote `line`, the log's last line of kind step or end (null: no such line). False
+// if the summary is of an earlier process: the run was resumed and has logged steps since, or the disk was full when the last
+// process ended.
 [[nodiscard]] bool is_summary_of(const Json& summary, const Json& line);
 
 // The folders next to this run's folder that have a summary: at most 64, the newest first. Empty if the parent folder can't be

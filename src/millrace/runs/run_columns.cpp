@@ -57,7 +57,7 @@ const RunColumn& column_named(std::string_view word, std::string_view flag) {
   const std::string name = config::with_underscores(word);
   const auto found = std::ranges::find(kColumns, name, &RunColumn::name);
   if (found != kColumns.end()) return *found;
-  throw UsageError({"runs has no column " + quoted(word), "flag " + std::string(flag),
+  throw UsageError({"the table of runs has no column " + quoted(word), "flag " + std::string(flag),
                     config::suggestion(name, names) + "columns: " + joined(names, ", ")});
 }
 
@@ -113,7 +113,7 @@ std::vector<const RunColumn*> columns_within(std::size_t width, std::span<const 
   for (const RunColumn* column : by_importance) {
     std::vector<const RunColumn*> more = columns;
     more.insert(std::ranges::find_if(more, [&](const RunColumn* each) { return each > column; }),
-                column);  // kept in the order of the table
+                column);  // the columns stay in the order of the table
     if (column->importance >= kAlways || width_of(text_of(more, rows)) <= width) columns = std::move(more);
   }
   return columns;

@@ -50,7 +50,7 @@ void add_config(const Json& values, const Json& origins, const std::string& befo
   }
 }
 
-// Adds the choices at the start of the last process, and their later changes.
+// Adds the choices that the plan had at the start of the last process, and their later changes.
 void add_plan(const RunStory& story, RunFacts& facts) {
   const auto add = [&](const Json& plan) {
     if (!plan.is_array()) return;
@@ -98,7 +98,7 @@ class Story {
 
  private:
   void add(const std::vector<Json>& lines) {
-    to_.line_ms.clear();  // cleared, because the accounts describe only the last process, so the times of lines must too
+    to_.line_ms.clear();  // drops earlier processes' times, because the accounts too describe only the last process
     warm_ = false;
     double latest = 0;
     double first_step = 0;

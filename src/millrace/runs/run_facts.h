@@ -14,7 +14,7 @@ namespace millrace::runs {
 
 struct RunFacts {
   struct Setting {
-    std::string value, origin;  // origin: where the value of a config key comes from, or the reason of a choice
+    std::string value, origin;  // origin: where the value of a config key comes from, or the reason for a choice
     bool operator==(const Setting&) const = default;
   };
 
@@ -32,15 +32,16 @@ struct RunFacts {
   std::map<std::string, Setting> plan;     // choices of the plan, without facts about the machine
   std::map<std::string, Setting> machine;  // device and versions
   std::string data;                        // fingerprint of the data in the newest snapshot; "" = unknown
-  // The following members describe the last process.
+  // The following members describe the last process, unless their comments say otherwise.
   std::map<std::string, double> accounts;  // seconds by account; empty: a run of an older version
   double steps = 0;
   double samples_per_step = 0;  // mean over the whole run; 0 = unknown
   std::optional<double> step_ms;
-  std::vector<double> line_ms;   // the median time of a step in each log line, without the first line, which contains the warm-up
+  std::vector<double> line_ms;   // the median time of a step in each log line; the first line is left out, because it contains
+                                 // the warm-up
   std::optional<double> others;  // share of the time in which other programs used the cores
   std::map<std::string, double> memory;                // the parts of the peak of memory, in bytes
-  std::map<std::string, std::vector<Moment>> quality;  // losses and metrics by name, in the order of steps
+  std::map<std::string, std::vector<Moment>> quality;  // losses and metrics of the whole run by name, in the order of steps
   Json findings;                                       // an array; null: the doctor was off
 };
 

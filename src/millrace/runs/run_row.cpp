@@ -40,7 +40,7 @@ std::string script_state(const Json& summary) {
   return reason.empty() ? "died" : "done";
 }
 
-// The name of a file that this user may not read and that decides the run's state; "" if there is no such file.
+// The name of the file that this user may not read and that decides the run's state; "" if there is no such file.
 std::string closed_file(const fs::path& run) {
   for (const char* name : {run_files::kSummary, run_files::kLog}) {
     if (::access((run / name).c_str(), R_OK) != 0 && errno == EACCES) return name;
@@ -48,7 +48,7 @@ std::string closed_file(const fs::path& run) {
   return "";
 }
 
-// Adds the run in a folder and the runs below it. A folder that can't be read becomes a row.
+// Adds the runs below a folder, and their branches. A folder that can't be read becomes a row.
 void add_runs(const fs::path& folder, int depth, std::vector<RunRow>& rows) {
   std::error_code error;
   fs::directory_iterator entry(folder, error);
@@ -130,7 +130,8 @@ void add_doctor(const Json& summary, const Run::LastLines& last, RunRow& row) {
   if (is_over) row.bound_by = text_at(summary, {"bound_by"});
 }
 
-// In summaries of earlier versions, the `best` of each metric is its value at the judged metric's best step.
+// Copies `best` to `at_best`, and keeps `best` only for the judged metric. In summaries of earlier versions, the `best` of each
+// metric is its value at the judged metric's best step.
 void take_as_at_best(RunRow& row) {
   for (RunRow::Metric& metric : row.metrics) {
     metric.at_best = metric.best;

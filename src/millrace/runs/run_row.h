@@ -23,7 +23,7 @@ struct RunRow {
   };
 
   std::filesystem::path folder;
-  std::string recipe;  // "" if no file names the recipe
+  std::string recipe;  // if no file names the recipe: the name of the parent folder
   std::int64_t step = 0;
   std::optional<double> loss;  // the training loss that was logged last
   // "running", "done: <why>", "failed", "stopped" (it can resume), "died" (it was killed or crashed, and can resume), "new" (it
@@ -39,14 +39,15 @@ struct RunRow {
   std::int64_t best_version = 1;         // version of best_metric, see metrics::Means::MetricVersion
   std::optional<double> best;            // best value of best_metric
   std::int64_t best_step = 0;            // step at which `best` was measured, if there is such a value
-  std::optional<std::int64_t> findings;  // findings of the doctor; nullopt: not checked, or not near the end of the log
+  std::optional<std::int64_t> findings;  // number of findings of the doctor; nullopt: the doctor was off, or the end of the log
+                                         // has no line of findings
   std::string bound_by;                  // the largest account; "" = unknown
   [[nodiscard]] Json to_json() const;
 };
 
 [[nodiscard]] RunRow row_of(const Run& run);
-// All run folders below `root`, the newest first. A damaged file leaves its part of the row empty. A folder that can't be read is
-// a row whose state has the reason.
+// A row for each run folder below `root`, the newest first. A damaged file leaves its part of the row empty. A folder that can't
+// be read is a row whose state has the reason.
 [[nodiscard]] std::vector<RunRow> find_runs(const std::filesystem::path& root);
 
 }  // namespace millrace::runs

@@ -62,7 +62,7 @@ std::vector<BlockTime> blocks_of(const RunStory& story) {
   return block_times_of(all);
 }
 
-// The findings that have an id and evidence as texts.
+// The findings whose members `id` and `what` are texts that are not empty.
 Json usable(const Json& findings) {
   if (!findings.is_array()) return {};
   Json some = Json::array();

@@ -37,7 +37,7 @@ BestIs direction_of(const std::string& word) {
   return word == "lowest" ? BestIs::lowest : BestIs::unknown;
 }
 
-// Reads the description from log lines of kind "metrics"; for a run of an earlier version, from the summary and the config.
+// Reads the description from the log's last line of kind "metrics"; a run of an earlier version has no such line.
 Described described_in_log(const RunStory& run) {
   Described all;
   for (const auto& lines : run.processes) {
@@ -109,7 +109,8 @@ class Gathered {
   }
 };
 
-// The best value from step `first` on. The judged metric is never the best before the first step, see Scores::record.
+// The best value from step `first` on. A validation before the first step does not count for the judged metric, see
+// Scores::record.
 std::optional<MetricStory::Moment> best_of(const Measured& values, BestIs best_is, double first) {
   std::optional<MetricStory::Moment> best;
   for (const auto& [step, value] : values.by_step) {

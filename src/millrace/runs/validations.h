@@ -17,10 +17,9 @@ struct MetricStory {
   };
 
   std::string name;
-  bool quiet = false;  // not shown in lines for people
+  bool quiet = false;  // not shown on the console
   metrics::Means::BestIs best_is = metrics::Means::BestIs::unknown;
-  std::optional<Moment> best;     // the best value, and the first of equal values; nullopt: no finite value, or best_is is
-                                  // unknown
+  std::optional<Moment> best;     // the best value; of equal values, the first; nullopt: no finite value, or best_is is unknown
   std::optional<double> at_best;  // value at the step at which the judged metric was best; nullopt: not measured there, or not
                                   // finite
   std::optional<double> last;     // nullopt: the last value was not finite
@@ -33,9 +32,9 @@ struct Validations {
   [[nodiscard]] const MetricStory* find(std::string_view name) const;  // nullptr if it was not measured
 };
 
-// Steps that a resumed run repeated count once, with their last values. Values of an earlier version of a metric do not count.
-// In a run of an older version of Millrace, only the judged metric and the losses have a best value. Its files do not say which
-// values of the other metrics are better.
+// Returns the results of the run's validations. Steps that a resumed run repeated count once, with their last values. Values of
+// an earlier version of a metric do not count. In a run of an older version of Millrace, only the judged metric and the losses
+// have a best value, because the run's files do not say which values of other metrics are better.
 [[nodiscard]] Validations validations_of(const RunStory& run);
 
 }  // namespace millrace::runs

@@ -18,7 +18,7 @@ struct Range {
   [[nodiscard]] bool is_empty() const { return !(low <= high); }
   void widen() {
     if (low < high) return;
-    constexpr double kLeast = 1e-300;  // below this, a twentieth of the value may be 0
+    constexpr double kLeast = 1e-300;  // a twentieth of a smaller value may be rounded to 0
     const double by = std::abs(low) < kLeast ? 1 : std::abs(low) * 0.05;
     low -= by;
     high += by;

@@ -25,10 +25,10 @@ constexpr std::array<Known, 10> kKnown = {{{"lr", "learning rate"},
                                            {"spikes", "steps left out as spikes"},
                                            {"loss_scale", "loss scale"},
                                            {"step_ms_p50", "time of a step, ms (median)"},
-                                           {"step_ms_p95", "time of a step, ms (95 of 100)"},
+                                           {"step_ms_p95", "time of a step, ms (95th percentile)"},
                                            {"cache_hit_rate", "samples from the cache"},
-                                           {"data_wait", "share of waiting for data"},
-                                           {"others", "share of other programs"},
+                                           {"data_wait", "share of time waiting for data"},
+                                           {"others", "share of time with other programs"},
                                            {"host_ms", "host's time of a step, ms"}}};
 
 enum class Rank : std::uint8_t { judged, loss, metric, machine, quiet };
@@ -42,7 +42,7 @@ struct Name {
 };
 struct Diagram {
   Rank rank = Rank::metric;
-  std::size_t order = 0;  // order of the series within its rank
+  std::size_t order = 0;  // order of the diagram among those of its rank
   std::map<Name, Values> series;
 };
 using Diagrams = std::map<std::string, Diagram>;  // diagrams by title
@@ -119,7 +119,7 @@ class Gathering {
     }
     if (line.contains("shares") && line["shares"].is_object() && line["shares"].contains("data_wait")) {
       if (const Json& wait = line["shares"]["data_wait"]; wait.is_number())
-        machine(7, "share of waiting for data", "", step, wait);
+        machine(7, "share of time waiting for data", "", step, wait);
     }
   }
 
@@ -156,14 +156,14 @@ class Gathering {
   const Validations& validations_;
 };
 
-// The last parts of the names that a metrics board makes itself. These parts are different measures, so "left/r2" and "left/mae"
-// share no diagram. "recall/cat" and "recall/dog" are the same measure of two classes and share one.
+// The measures that a metrics board makes, by the last part of the metric's name. "left/r2" and "left/mae" are different
+// measures, so they share no diagram. "recall/cat" and "recall/dog" are one measure of two classes, so they share a diagram.
 constexpr std::array<std::string_view, 10> kMeasures = {
     "mae", "rmse", "r2", "pearson", "accuracy", "macro_f1", "balanced_accuracy", "units", "units_left_out", "units_below_0"};
 
 constexpr std::string_view kOfAGroup = "/…";
 
-// Metrics whose names differ only in the last part are joined in one diagram with the common part as its name.
+// Joins metrics whose names differ only in the last part into one diagram, which has the common part as its name.
 Diagrams with_groups(Diagrams all) {
   std::map<std::string, std::vector<std::string>> groups;
   for (const auto& [title, diagram] : all) {
@@ -198,7 +198,7 @@ class Places {
 };
 
 // Draws a diagram's curve. With several runs, each run has a colour, and the series of a run have different dashes. With a
-// single run, each series has a colour; in a group, the colour of the series' member.
+// single run, each series has a colour; in a group, each member has a colour.
 report::Curve curve_of(const std::string& title, const Diagram& diagram, std::span<const Validations> validations,
                        std::span<const std::string> names) {
   report::Curve curve{.title = title, .series = {}, .is_metric = diagram.rank != Rank::loss && diagram.rank != Rank::machine};

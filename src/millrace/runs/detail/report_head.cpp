@@ -36,7 +36,7 @@ void add_metrics(std::vector<Tile>& tiles, const Validations& validations, std::
       Tile tile{.name = metric.name + ", best", .value = text(metric.best->value), .note = at_step(metric.best->step)};
       if (metric.at_best && metric.best->step != validations.best->step)
         tile.note += "; " + text(*metric.at_best) + " at the best step";
-      if (!metric.last) tile.note += "; the last is not a number";
+      if (!metric.last) tile.note += "; the last value is not a number";
       tiles.push_back(std::move(tile));
       if (is_judged) tiles.push_back({"at step", with_commas(static_cast<std::int64_t>(metric.best->step))});
     } else if (metric.at_best) {
@@ -103,7 +103,7 @@ std::string differences_html(std::span<const RunStory> runs, std::span<const std
       of_runs[i] = std::move(value);
     }
   }
-  values.erase("run.dir");  // left out, because it differs between any two runs
+  values.erase("run.dir");  // removed, because it differs between any two runs
   std::erase_if(values, [](const auto& each) {
     return std::ranges::all_of(each.second, [&](const std::string& value) { return value == each.second.front(); });
   });
@@ -157,7 +157,7 @@ std::string remedy_html(const Json& finding) {
   return "<code>--" + escaped(key) + "=" + escaped(text_at(finding, {"value"})) + "</code>";
 }
 
-// The account of the loop that took most time.
+// A sentence about the account that took most of the loop's time.
 std::string busiest_html(const RunStory& run) {
   const auto is_of_loop = [](const auto& account) { return account.first != "startup" && account.first != "trials"; };
   const auto busiest = std::ranges::find_if(run.accounts, is_of_loop);

@@ -12,7 +12,7 @@ namespace millrace::runs {
 
 // A short, unique name for each run.
 [[nodiscard]] std::vector<std::string> names_of(std::span<const RunStory> runs);
-// `names` and `validations` have an entry for each run. Shows tiles for a single run, and a table for several runs.
+// Shows tiles for a single run, and a table for several runs. `names` and `validations` have an entry for each run.
 [[nodiscard]] std::string head_html(std::span<const RunStory> runs, std::span<const Validations> validations,
                                     std::span<const std::string> names);
 

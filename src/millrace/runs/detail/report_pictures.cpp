@@ -22,8 +22,8 @@ using report::escaped;
 constexpr std::uint64_t kMostPicture = 400'000;  // bytes
 constexpr std::int64_t kLatest = -1;             // the step of a picture that has no step in its file name
 
-// The files of a picture of a run by the step at which the picture was kept, in ascending order; kLatest if the file name has no
-// step.
+// The files of one picture of one run, in the order of the steps at which the picture was kept. The step of a file without a
+// step in its name is kLatest.
 using Steps = std::map<std::int64_t, fs::path>;
 struct Shown {
   std::string name;
@@ -66,8 +66,8 @@ std::vector<Shown> pictures_of(std::span<const RunStory> runs) {
   return all;
 }
 
-// The order in which pictures are put into the page: first the newest step, then the first step, then the steps that halve the
-// widest gap.
+// The order in which pictures are put into the page: first the newest step, then the first step, then again and again the step
+// that halves the widest gap.
 std::vector<std::int64_t> by_importance(const std::set<std::int64_t>& steps) {
   std::vector<std::int64_t> left(steps.begin(), steps.end()), order;
   const auto take = [&](std::vector<std::int64_t>::iterator which) {
@@ -148,7 +148,7 @@ std::string pictures_html(std::span<const RunStory> runs, std::span<const std::s
   if (!html.empty()) html = runs.size() > 1 ? html + "</div>" : "<div class=\"pictures\">" + html + "</div>";
   if (!html.empty()) html = "<div class=\"controls\" id=\"steps\"></div>" + html;
   if (!left_out.names.empty())
-    html += "<p class=\"note\">Too large for this page, in the run's folder: " +
+    html += "<p class=\"note\">These pictures are too large for this page; they are in the run's folder: " +
             escaped(joined(left_out.names, ", ", [](const std::string& name) { return name; })) + ".</p>";
   if (left_out.earlier > 0)
     html += "<p class=\"note\">" + std::to_string(left_out.earlier) + " more pictures of earlier steps are in pictures/.</p>";

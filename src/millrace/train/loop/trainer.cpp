@@ -27,8 +27,8 @@ using telemetry::Span;
 
 namespace {
 
-// After this many steps of a run on a GPU, steps usually are of one kind only. The steps before are mixed: four are launched
-// piece by piece, one is recorded, two are launched twice to compare replay and launch, and three are timed
+// After this many steps of a run on a GPU, steps usually are all launched in the same way. Earlier steps are mixed: four are
+// launched piece by piece, one is recorded, two are launched twice to compare replay and launch, and three are timed
 // (train/step/step_graph.cpp).
 constexpr std::int64_t kMixedSteps = 10;
 
@@ -100,7 +100,8 @@ BatchContext Trainer::batch_context() const {
 
 Ending Trainer::run() {
   begin();
-  std::optional<Ending> ending = between_steps();  // a resumed run first does what was left undone when its snapshot's step ended
+  std::optional<Ending> ending = between_steps();  // a resumed run first does the work that was still due after its snapshot's
+                                                   // step
   while (!ending) {
     begin_profiled_step();
     const bool stepped = take_step();
@@ -205,11 +206,11 @@ void Trainer::end_profile() noexcept {
   profiler_.reset();
 }
 
-// Makes one step. Returns false without a step if all batches up to the end of the epoch were left empty.
+// Makes one step. Returns false without a step if all batches up to the end of the epoch are empty.
 bool Trainer::take_step() {
   parts_.timeline->begin_step();
-  if (phases_ && !profiler_)
-    phases_->begin_step(step_ + 1);  // during a profile the phases are not timed, because the profile uses the same hook on spans
+  // The phases are not timed during a profile, because the profile uses the same hook on spans.
+  if (phases_ && !profiler_) phases_->begin_step(step_ + 1);
   doing_step(step_ + 1);
   parts_.stepper->begin_step(step_);
   std::vector<StepResult> results;
@@ -241,7 +242,7 @@ bool Trainer::take_step() {
   finish_step(results, measured);
   epoch_end_.of_step = epoch_ + 1;
   results.clear();  // the outputs in the results may keep the batch's memory
-  // Starts the copy of the next batch. Not at an epoch's end, where other work comes first, and not after the run's last step.
+  // Starts the copy of the next batch, but not at an epoch's end, where other work comes first, nor after the run's last step.
   if (!epoch_end_.reached && step_ != parts_.config->train.max_steps) feed_.look_ahead();
   if (const std::int64_t every = parts_.config->memory.cleanup_every; every > 0 && step_ % every == 0)
     device::release_cached_memory(parts_.stepper->device());
@@ -312,9 +313,9 @@ Ending Trainer::finish(Ending ending) {
     const Span span(*parts_.timeline, Phase::snapshot);
     state_sha256_ = snapshot::digest(content());
   }
-  if (agreement().any(!meter_.is_empty()))
-    log();         // after the save, because a resumed run counts these steps in its own next line
-  report_graph();  // a run may be too short for a log line after the choice is made
+  // After the save, because a resumed run counts these steps in its own next line.
+  if (agreement().any(!meter_.is_empty())) log();
+  report_graph();  // called here too, because a short run may have no log line after the choice is made
   const bool validates = !goes_on && parts_.validation != nullptr && validated_step_ != step_;
   if (validates) validate();
   reporter_.end_progress();
@@ -440,7 +441,7 @@ void Trainer::require_finite() {
                           saves_.last_good("val_" + parts_.names.loss) + remedy_of_divergence()});
 }
 
-// Falls back to fp32 if half precision overflows too often. Called only after the loop's own log lines, because the step of a
+// Falls back to fp32 if half precision overflows too often. Called only after the log lines of log.every, because the step of a
 // fallback must not depend on where the run was stopped and saved.
 void Trainer::fall_back_if_due() {
   std::optional<std::string> reason = parts_.stepper->skips().overflow();
@@ -464,7 +465,7 @@ void Trainer::use_graph() {
   if (why_not.empty() && profiler_ && parts_.config->profile.skip < kMixedSteps)
     reporter_.warning(
         "the profile covers steps that are recorded as graphs or launched twice to check the recording: --profile.skip=" +
-        std::to_string(kMixedSteps) + " leaves them out, --off step_graph launches all steps alike");
+        std::to_string(kMixedSteps) + " leaves them out, and --off step_graph launches all steps alike");
   if (why_not.empty() || parts_.stepper->device().is_cpu()) return;
   parts_.plan->set({"device.step_graph", "off", "auto", why_not});
   write_plan();

@@ -36,7 +36,7 @@
 
 namespace millrace {
 
-struct ConvolutionChoice;  // train/assembly/convolution_choice.h
+struct ConvolutionChoice;  // defined in train/assembly/convolution_choice.h
 
 enum class Ending : std::uint8_t { max_steps, epochs_done, early_stop, signal };
 [[nodiscard]] std::string_view name_of(Ending ending) noexcept;  // "max_steps", "epochs", "early_stop", "signal"
@@ -65,8 +65,10 @@ class Trainer {
     bool may_recompute = true;           // recovery may also recompute blocks that the config does not name
     bool batch_ahead = true;             // the switchboard's row batch_ahead
     bool step_graph = true;              // the switchboard's row step_graph
-    std::string frozen_source;           // where the recipe's frozen weights come from; for snapshots that leave them out
-    std::int64_t total_steps = 0;        // 0 = no limit; the config's checks refuse epochs = max_steps = 0
+    std::string frozen_source;           // where the recipe's frozen weights come from; recorded in snapshots that leave these
+                                         // weights out
+    std::int64_t total_steps = 0;        // number of steps of the whole run; 0 = no limit (the config's checks refuse epochs =
+                                         // max_steps = 0)
     Agreement* agreement = nullptr;      // null = one process
     doctor::Sampler* sampler = nullptr;  // null = readings of the machine are off
     std::uint64_t cacheable_bytes = 0;   // see Diagnosis::Parts
@@ -78,7 +80,7 @@ class Trainer {
 
   explicit Trainer(Parts parts);
 
-  void restore(const snapshot::Content& content);  // SnapshotError if it does not fit the recipe
+  void restore(const snapshot::Content& content);  // throws SnapshotError if `content` does not fit the recipe
   // Trains until the run ends, and saves a snapshot of the final state before it returns. Throws TrainingDiverged, DataError,
   // SnapshotError …; content() then still returns the state after the last complete step.
   Ending run();
@@ -87,9 +89,8 @@ class Trainer {
 
   [[nodiscard]] snapshot::Content content() const;  // the complete state now; waits for the device
   [[nodiscard]] std::int64_t step() const noexcept { return step_; }
-  [[nodiscard]] bool has_ended() const {
-    return !validation_pending_ && natural_end().has_value();
-  }  // true if no step is left to do
+  // True if no step is left to do.
+  [[nodiscard]] bool has_ended() const { return !validation_pending_ && natural_end().has_value(); }
   // Hash of the state that was saved at the run's end, or of the present state if the run was interrupted.
   [[nodiscard]] std::string state_sha256() const;  // "" if a part of the state is on ranks that no longer answer
   [[nodiscard]] Json results() const;              // the part of summary.json about losses, metrics, samples, rates, shares
@@ -102,7 +103,7 @@ class Trainer {
     std::uint64_t of_step = 1;  // epoch of the latest step, 1-based
     bool reached = false;       // true: the current step is the epoch's last
     bool save_due = false;
-    std::optional<Meter::EpochRow> row;  // the epoch's row, which waits for the results of its validation
+    std::optional<Meter::EpochRow> row;  // the epoch's row, which is kept until the epoch's validation is done
   };
   // A sync is a point after a step at which all ranks have the same state and can act together. If the ranks average their
   // weights (distributed.average_every), a sync follows every averaging; otherwise it follows each step.
@@ -143,7 +144,7 @@ class Trainer {
   void gather_waits();
   void look_at_skipped(double skipped);
   void log();
-  [[nodiscard]] double epochs_in_all() const;  // length of the run; 0 = no limit
+  [[nodiscard]] double epochs_in_all() const;  // length of the run in epochs; 0 = no limit
   void end_epoch();
   void write_history(const metrics::Means& means);
   void draw(const std::vector<metrics::Confusion>& tables);
@@ -160,7 +161,7 @@ class Trainer {
   void check_weights();
   void fall_back_if_due();
   void use_graph();
-  void report_graph();  // reports whether steps are launched as GPU graphs, when that is known and when it changes
+  void report_graph();  // reports whether steps are launched as GPU graphs: once that is known, and after each change
   void write_plan();
 
   Parts parts_;
@@ -175,7 +176,8 @@ class Trainer {
   ThawWatch thaw_watch_;
   SkippedInputs skipped_inputs_;
   doctor::Evidence::SkippedInput skipped_input_;  // summed over all ranks
-  double machine_told_ = 0;                       // steady time in seconds of the log's last line about the machine; 0 = never
+  double machine_told_ = 0;                       // steady-clock time, in seconds, of the log's last line about the machine; 0 =
+                                                  // never
   std::unique_ptr<PhaseClock> phases_;  // null: a step is complete when the host is done with it, so the host's clock suffices
   std::unique_ptr<StepProfiler> profiler_;  // null: there are no steps to record, or all are recorded
   std::int64_t step_ = 0;

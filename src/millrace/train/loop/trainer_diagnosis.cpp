@@ -28,8 +28,8 @@ Diagnosis::Parts Trainer::diagnosis_parts() const {
 }
 
 // Waits until the GPU has finished the launched steps, and returns the seconds. Without this wait, the first read of a value
-// would wait, and the steps' time would count as the reader's. Called only where such a read follows at once, so this wait costs
-// no time.
+// would wait, and the time of the steps would be counted for that read. Called only where such a read follows at once, so this
+// wait costs no time.
 double Trainer::wait_for_steps() {
   const at::Device device = parts_.stepper->device();
   if (device.is_cpu()) return 0;
@@ -118,7 +118,7 @@ void Trainer::diagnose(const StepRecord& record, const MemoryWatch::Reading& mem
   }
 }
 
-// Each rank reads again the input of its skipped steps since the last log line. Collective.
+// Each rank reads again the input of the steps that it skipped since the last log line. Collective.
 void Trainer::look_at_skipped(double skipped) {
   constexpr std::size_t kNamed = 3;
   const bool rose = skipped_inputs_.rose(skipped);
@@ -157,7 +157,7 @@ void Trainer::look_at_skipped(double skipped) {
   reporter_.record("warning", {{"step", step_}, {"text", text}});
 }
 
-// Gathers from all ranks how long each rank waited, and for what, since the last log line. Collective.
+// Gathers how long each rank waited for data and for other ranks since the last log line. Collective.
 void Trainer::gather_waits() {
   if (agreement().alone() || !parts_.config->log.doctor) return;
   const telemetry::Timeline::Summary times = parts_.timeline->window();

@@ -69,8 +69,8 @@ snapshot::Content Trainer::content() const {
   if (const auto names = frozen_names(parts_.recipe->model(), *parts_.stepper); !names.empty()) json["frozen"] = names;
   if (Json parts = identities_of_frozen_parts(parts_.recipe->model()); !parts.empty()) json["frozen_parts"] = std::move(parts);
   if (parts_.plan != nullptr) json["choices"] = parts_.plan->trial_choices();
-  // The report is read when the weights are used later (eval, predict). A resumed run reads `choices` instead. The text about a
-  // fault is in the report because it must not be part of the state.
+  // Eval and predict read the report when they use the weights. A resumed run reads `choices` instead. The text about a fault is
+  // in the report because it must not be part of the state.
   if (parts_.convolutions != nullptr && !parts_.convolutions->faults.empty())
     content.report[kConvolutionsInReport] = parts_.convolutions->to_json();
   return content;
@@ -114,9 +114,9 @@ void Trainer::restore(const snapshot::Content& content) {
   if (begins_elsewhere(parts_.place, agreement())) {
     // The best snapshots of the other run are in another folder, so none of its validations can be the best of this run.
     if (!trainer["metrics"].members().empty())
-      reporter_.text("validations up to step " + with_commas(step_) + " count in " +
+      reporter_.text("validations up to step " + with_commas(step_) + " count only for the run in " +
                      parts_.place.began_from.parent_path().parent_path().string() +
-                     " only: the best snapshot and early stopping of this run begin after that step");
+                     ": this run's best snapshot and early stopping begin after that step");
   } else {
     scores_.load_state(trainer, report);
     if (!scores_.forgot().empty()) reporter_.warning(scores_.forgot());
@@ -175,7 +175,7 @@ void Trainer::check_first_snapshot() {
 std::string Trainer::remedy_of_divergence() const {
   const optim::OptimConfig& optim = parts_.config->optim;
   std::string next =
-      "start from a good snapshot in another folder, with --run=NEW_FOLDER --train.resume=SNAPSHOT, or from the beginning "
+      "start in another folder from a good snapshot, with --run=NEW_FOLDER --train.resume=SNAPSHOT, or from the beginning "
       "with --fresh: lower optim.learning_rate (" +
       significant(optim.learning_rate, 4) + ")";
   next += optim.clip_norm > 0 ? " or optim.clip_norm (" + significant(optim.clip_norm, 4) + ")" : ", set optim.clip_norm=1";
@@ -224,8 +224,8 @@ Json results_of(const Scores& scores) {
 
 Json Trainer::results() const {
   const auto times = total_times();
-  const Meter::OfProcess here =
-      meter_.of_process();  // read once, because each call returns later values, and values of two calls do not add up
+  // Called only once, because each call returns later values, and values of two calls do not add up.
+  const Meter::OfProcess here = meter_.of_process();
   const Json accounts = accounts_of(times, here.others);
   double spikes = 0;
   Json objectives = Json::array();

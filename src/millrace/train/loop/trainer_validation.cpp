@@ -88,7 +88,7 @@ void Trainer::record_validation(const metrics::Means& means, double seconds, std
   write_history(means);
 }
 
-// Draws the recipe's pictures. If a picture can't be drawn or written, this is a warning and does not end the run.
+// Draws the recipe's pictures. A picture that can't be drawn or written causes only a warning and does not end the run.
 void Trainer::draw(const std::vector<metrics::Confusion>& tables) {
   if (parts_.place.folder == nullptr || !parts_.config->log.images) return;
   const Span span(*parts_.timeline, Phase::validate);
@@ -113,7 +113,7 @@ void Trainer::draw(const std::vector<metrics::Confusion>& tables) {
   }
 }
 
-// Writes the recipe's tables. A file with a table's name that does not belong to the run is left unchanged.
+// Writes the recipe's tables. A file that has a table's name but does not belong to the run is left unchanged.
 void Trainer::keep_tables() {
   try {
     for (const TextTable& table : parts_.recipe->tables()) keep_table(*parts_.place.folder, *parts_.place.fs, table);
@@ -124,7 +124,8 @@ void Trainer::keep_tables() {
 
 void Trainer::write_history(const metrics::Means& means) {
   if (!epoch_end_.row) return;
-  constexpr double kWorthALine = 10;  // an epoch of at least this many seconds gets a line on the console
+  constexpr double kWorthALine = 10;  // an epoch that took at least this many seconds, or log.every steps, gets a line on the
+                                      // console
   const Meter::EpochRow& row = *epoch_end_.row;
   reporter_.epoch(row, step_, means, row.steps_here >= parts_.config->log.every || row.seconds >= kWorthALine);
   epoch_end_.row.reset();

@@ -17,8 +17,8 @@ struct BlockTime {
 };
 
 // Divides the seconds `forward` and `backward` among the blocks, in the model's order. The proportions are those of the steps
-// that were timed. All shares together are `forward` and `backward`. Empty if no step was timed or the model names fewer than
-// two blocks.
+// that were timed. The shares add up to `forward` and `backward`. Empty if no step was timed or the model names fewer than two
+// blocks.
 [[nodiscard]] std::vector<BlockTime> share_out(double forward, double backward,
                                                const std::vector<memory::BlockClock::Part>& timed);
 [[nodiscard]] Json to_json(const std::vector<BlockTime>& blocks);         // [{"block", "forward", "backward"}]

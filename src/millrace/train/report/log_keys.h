@@ -7,9 +7,9 @@
 
 namespace millrace {
 
-// The keys that Millrace itself puts into a step or validation line of log.jsonl, or into a row of history.csv. The values of a
-// recipe are in the same lines under their own names, so a value of such a name would replace another, or be replaced. The key of
-// the rate is not in the list, because the recipe chooses it (Facts::rate_unit).
+// The keys that Millrace itself puts into a step or validation line of log.jsonl, or into a row of history.csv. A recipe's own
+// values are in the same lines under their own names, so a value with such a name would replace Millrace's value, or be
+// replaced. The key of the rate is not in the list, because the recipe chooses it (Facts::rate_unit).
 inline constexpr std::array<std::string_view, 28> kLogKeys = {
     "kind",        "time",       "step",       "epoch",       "seconds",          "it_per_s",        "metric_versions",
     "samples",     "skipped",    "shares",     "accounts",    "others",           "step_ms_p50",     "step_ms_p95",

@@ -51,16 +51,15 @@ class Meter {
   // Moves all sums to rank 0, which saves them in the snapshot. The other ranks continue with zero.
   void bring_to_root(Agreement& agreement);
   void forget_sums();
-  void leave_out(std::int64_t nanoseconds) noexcept;  // excludes from the rates a time that was not spent on steps
+  void leave_out(std::int64_t nanoseconds) noexcept;  // excludes a time from the rates, because it was not spent on steps
 
   [[nodiscard]] bool is_empty() const noexcept { return window_.empty(); }
   [[nodiscard]] double seconds_per_step() const;  // mean time of a step since the last log line; 0 if no step was made
   Window take_window();                           // returns the window and starts a new one; waits for the device
   EpochRow take_epoch(std::uint64_t epoch);
 
-  [[nodiscard]] std::optional<double> first_loss() const noexcept {
-    return loss_first_;
-  }  // the loss in the first log line of the run
+  // The loss in the first log line of the run.
+  [[nodiscard]] std::optional<double> first_loss() const noexcept { return loss_first_; }
   [[nodiscard]] std::optional<double> last_loss() const noexcept { return loss_last_; }
   [[nodiscard]] std::int64_t samples() const noexcept { return samples_; }  // samples since the run began
   // The sums of this process so far. Each call returns later values, so use a single result if its members must add up.

@@ -21,7 +21,8 @@ class PhaseClock final : telemetry::SpanWatch {
   PhaseClock(const PhaseClock&) = delete;
   PhaseClock& operator=(const PhaseClock&) = delete;
 
-  void begin_step(std::int64_t step);  // records one step in eight, because each mark costs the host a kernel launch
+  void begin_step(std::int64_t step);  // records one step in eight, because each mark costs the host a kernel launch; every step
+                                       // if log lines are closer
   void end_step();
   void read(double waited_seconds);  // called at a log line, after the host waited this long for the device
   [[nodiscard]] DeviceTimes& times() noexcept { return times_; }
@@ -37,7 +38,7 @@ class PhaseClock final : telemetry::SpanWatch {
   std::int64_t every_;
   DeviceTimes times_;
   std::vector<DeviceTimes::Mark> marks_;
-  std::vector<telemetry::Phase> open_;  // the phases that contain the present point of the step, outermost first
+  std::vector<telemetry::Phase> open_;  // the phases that the step is in at present, outermost first
   bool watches_ = false;
   bool has_failed_ = false;  // true: a mark failed, so no more marks are made; the device reports the error at its next operation
 };

@@ -21,9 +21,9 @@ namespace millrace {
                                                const std::string& when);
 [[nodiscard]] std::string png_of(const Picture& picture);  // the bytes of the PNG file
 
-// Selects which of these ascending steps to drop so that at most `most` are left. The step whose two neighbours are closest to
-// each other is dropped first, again and again. The first and the last step stay until no step between them is left. With most =
-// 1 only the last step is kept.
+// Selects which of the ascending `steps` to drop so that at most `most` are left. Drops the step whose two neighbours are
+// closest to each other, again and again. The first and the last step stay until no step between them is left. With most = 1
+// only the last step is kept.
 [[nodiscard]] std::vector<std::int64_t> steps_to_drop(std::vector<std::int64_t> steps, std::size_t most);
 
 // Writes a picture of the validation after `step` as NAME.png, and if `most` > 0 also under a name with the step. Returns the
@@ -31,7 +31,7 @@ namespace millrace {
 std::string keep_picture(RunFolder& folder, Fs& fs, const Picture& picture, std::int64_t step, std::size_t most);
 // Writes <table>.csv, which replaces the table of the previous validation. Throws FsError, UsageError.
 void keep_table(RunFolder& folder, Fs& fs, const TextTable& table);
-// For each name of a picture, removes pictures of older steps until at most `most` are left.
+// Removes pictures of earlier steps until pictures of at most `most` steps are left, which steps_to_drop() selects.
 void thin_pictures(RunFolder& folder, std::size_t most);
 
 }  // namespace millrace

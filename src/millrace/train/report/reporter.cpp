@@ -32,7 +32,7 @@ std::string objective_text(const ObjectiveReport& objective) {
   return text;
 }
 
-// True for a term of an objective other than the first. With several objectives, lines for people show the terms of the first
+// True for a term of an objective other than the first. With several objectives, the console shows the terms of the first
 // objective and only the totals of the later ones; the logs have all terms.
 bool is_term_of_later(const std::vector<ObjectiveReport>& objectives, std::string_view metric) {
   return objectives.size() > 1 && std::any_of(objectives.begin() + 1, objectives.end(),
@@ -81,7 +81,7 @@ std::vector<std::string> columns_of_history(Fs& fs, const std::filesystem::path&
   return is_history ? head : first;
 }
 
-// Adds the metric `first`, which is the judged metric, and then the others in the recipe's order.
+// Adds the judged metric `first`, and then, in the recipe's order, the other metrics that the console shows.
 void add_metrics(std::vector<std::string>& parts, const metrics::Means& means, const std::string& first) {
   if (const auto it = means.find(first); it != means.end()) parts.push_back(first + " " + metrics::figure_of(first, it->second));
   for (const auto& [name, value] : means) {
@@ -143,8 +143,8 @@ double Reporter::rate_of(std::int64_t samples, double seconds) const {
   return static_cast<double>(samples) * names_.units_per_sample / std::max(seconds, 1e-9);
 }
 
-// The seconds until the run ends. Further validations are expected to take the same share of the time as the validations of this
-// process so far.
+// An estimate of the seconds until the run ends. Further validations are expected to take the same share of the time as the
+// validations of this process so far.
 std::optional<double> Reporter::seconds_to_end(std::int64_t step, std::int64_t total_steps, double seconds_per_step) const {
   if (total_steps <= 0) return std::nullopt;
   const std::int64_t made = began_at_ ? step - *began_at_ : 0;
@@ -323,7 +323,7 @@ void Reporter::validation(const ValidationRecord& record) {
   describe_metrics(record);
 }
 
-// Writes into the log what a reader must know about the metrics: once, and again after a change.
+// Logs a description of the metrics, such as their order and which values are better: once, and again after a change.
 void Reporter::describe_metrics(const ValidationRecord& record) {
   if (record.means.empty()) return;
   Json order = Json::array(), quiet = Json::array(), best_is = Json::object();
@@ -410,7 +410,8 @@ void Reporter::findings(std::int64_t step, const std::vector<doctor::Finding>& f
 
 void Reporter::picture(const Picture& picture, std::int64_t step, std::string_view png) {
   if (sinks_.events == nullptr) return;
-  const bool has_prefix = picture.name.starts_with("val_");  // some programs have the prefix in the tags of their event files
+  const bool has_prefix = picture.name.starts_with("val_");  // such a name is the tag as it is, because some programs use this
+                                                             // prefix in their event files
   sinks_.events->image((has_prefix ? "" : "val/") + picture.name, step, picture.height, picture.width, png);
 }
 

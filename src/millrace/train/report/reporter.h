@@ -58,7 +58,7 @@ class Reporter {
     metrics::Means means;
     std::string judged;  // the name of the metric that selects the best snapshot
     bool gained = false;
-    Metric best;  // last and best value of that metric
+    Metric best;  // last and best value of the metric `judged`
     double seconds = 0;
     std::int64_t batches = 0;
   };

@@ -12,8 +12,8 @@
 namespace millrace {
 namespace {
 
-// False for the state before the first step, because no snapshot holds that state. Its validation is only for comparison: if it
-// were the best, the run would have no best snapshot.
+// True if a snapshot can hold the state after `step`. No snapshot holds the state before the first step. The validation of that
+// state is only for comparison: if it were the best, the run would have no best snapshot.
 bool can_be_kept(std::int64_t step) { return step > 0; }
 
 struct Judge {
@@ -24,15 +24,15 @@ struct Judge {
 
 std::string to_text(const Judge& judge) { return "the " + std::string(judge.highest ? "highest " : "lowest ") + judge.metric; }
 
-// The judge in the run that wrote the snapshot. nullopt if the snapshot is of an earlier version.
+// The metric that judged the run that wrote the snapshot, and its direction. nullopt if the snapshot is of an earlier version.
 std::optional<Judge> judge_in(const SavedJson& report) {
   const auto saved = report.find("judge");
   if (!saved) return std::nullopt;
   return Judge{(*saved)["metric"].text(), (*saved)["highest"].boolean()};
 }
 
-// Throws ConfigError if the config keeps the worst values of a metric. If the run has a rehearsal, the rehearsal finds this
-// first.
+// Throws ConfigError if the config keeps the worst values of a metric. A rehearsal finds this mistake earlier, if the run has
+// one.
 void refuse_the_worst(const Judge& judge, metrics::Means::BestIs known) {
   if (known == metrics::Means::BestIs::unknown || (known == metrics::Means::BestIs::highest) == judge.highest) return;
   const std::string kept = judge.highest ? "highest" : "lowest", best = judge.highest ? "lowest" : "highest";
@@ -78,7 +78,8 @@ Scores::Scores(const SnapshotConfig& snapshot, const TrainConfig& train, const s
       patience_(train.early_stop_patience),
       least_gain_(train.early_stop_delta) {}
 
-// Adds the step to the best ones if its value is good enough. An earlier step with an equal value stays in front.
+// Adds the step to the best ones if its value is among the best `keeps_` values. An earlier step with an equal value stays in
+// front.
 bool Scores::rank(std::int64_t step, double value) {
   if (!std::isfinite(value) || keeps_ == 0) return false;
   const auto worse = [&](const Best& known) { return highest_ ? known.value < value : known.value > value; };
@@ -89,8 +90,8 @@ bool Scores::rank(std::int64_t step, double value) {
   return true;
 }
 
-// Removes best values that were measured under an older definition of a metric, because values under the corrected definition
-// may never reach them.
+// If the judged metric was measured under an older definition, removes the best values, because values under the corrected
+// definition may never reach them.
 void Scores::forget_other_version(const metrics::Means::MetricVersion& now) {
   forgot_.clear();
   const auto known = metrics_.find(judged_);
@@ -256,8 +257,8 @@ std::vector<std::string> metrics_in_order(const Json& summary) {
   return names;
 }
 
-// Snapshots of earlier versions hold only the best of the judged metric. If another metric judges from now on, its best is taken
-// from the kept snapshots.
+// Loads the best values. Snapshots of earlier versions hold only the best value of the judged metric. If another metric judges
+// from now on, the best value of the new judge is taken from the kept snapshots.
 void Scores::load_bests(const SavedJson& report) {
   const auto bests = report.find("metric_bests");
   const auto before = judge_in(report);
@@ -293,7 +294,7 @@ void Scores::load_state(const SavedJson& trainer, const SavedJson& report) {
       if (metrics_.find(name) != metrics_.end()) metrics_[name].version = static_cast<int>(version.integer(1, 1000));
   }
   load_bests(report);
-  std::vector<std::string> order = {judged_};  // for a snapshot of an earlier version, which has no order
+  std::vector<std::string> order = {judged_};  // the order if the snapshot has none, because an earlier version wrote it
   if (const auto saved = report.find("metrics_order")) {
     order.clear();
     for (const SavedJson& name : saved->list()) order.push_back(name.text());

@@ -19,15 +19,15 @@ struct Metric {
 
   double last = kNaN;
   // The lowest or highest value so far, and the step of the first validation that had this value. NaN is never the best. `best`
-  // is NaN and best_step -1 if there is no number yet, or if nobody knows whether lower or higher is better.
+  // is NaN and best_step -1 if there is no number yet, or if it is unknown whether lower or higher is better.
   double best = kNaN;
   std::int64_t best_step = -1;
-  // The value at the newest step at which the judged metric was the best and this metric was measured. NaN, and at_best_step -1,
-  // if there is no such step.
+  // The value of this metric at the newest step at which it was measured and the judged metric had its best value so far. NaN,
+  // and at_best_step -1, if there is no such step.
   double at_best = kNaN;
   std::int64_t at_best_step = -1;
-  bool quiet = false;  // not shown in lines for people
-  int version = 1;     // see metrics::MetricVersion
+  bool quiet = false;  // not shown on the console
+  int version = 1;     // see metrics::Means::MetricVersion
   metrics::Means::BestIs best_is = metrics::Means::BestIs::unknown;
   bool knows_all = true;  // false: earlier validations are not known, so `best` is not known either
 };
@@ -35,7 +35,7 @@ struct Metric {
 // "lowest", "highest"; "" = unknown.
 [[nodiscard]] std::string_view word_of(metrics::Means::BestIs best_is);
 
-// Reads what write_state() writes: [last, at_best, at_best_step], and a fourth value true for a quiet metric. Throws
+// Reads what write_state() writes: [last, at_best, at_best_step], and for a quiet metric a fourth value, true. Throws
 // SnapshotError for anything else, or if the best step is after `step`.
 [[nodiscard]] Metric metric_from(const SavedJson& saved, std::int64_t step);
 
@@ -74,7 +74,7 @@ class Scores {
   // A message of the last record() or load_state(): it says that best values no longer count, because the definition of their
   // metric was corrected or because another metric judges now. "" = no message.
   [[nodiscard]] const std::string& forgot() const noexcept { return forgot_; }
-  // True if the judged metric was among its snapshot.best_count best values at some step since the last call of saved().
+  // True if, since the last call of saved(), the judged metric had a value that was one of the snapshot.best_count best.
   [[nodiscard]] bool wants_save() const noexcept { return wants_save_; }
   void saved() noexcept { wants_save_ = false; }
   [[nodiscard]] std::vector<std::int64_t> best_steps() const;  // the steps of the best values, the best first; at most
@@ -83,7 +83,7 @@ class Scores {
   [[nodiscard]] const Metrics& metrics() const noexcept { return metrics_; }
 
   // {name: {last, best, best_step, at_best}}; unknown values are null. best_is, quiet and version are left out if they are
-  // unknown, false and 1. at_best: the value at the step of judged_result().
+  // unknown, false and 1, respectively. at_best: the value at the step of judged_result().
   [[nodiscard]] Json results() const;
   [[nodiscard]] Json judged_result()
       const;  // {metric, is, value, step} of the judged metric's best value; null until there is a number

@@ -15,7 +15,7 @@ struct Reached {
   std::optional<double> train_it_per_s, validation_it_per_s, samples_per_s, data_wait, gpu_busy;
 };
 
-// The targets that the config sets, for those values of `reached` that were measured.
+// Of the targets that the config sets, those whose value was measured, with that value.
 [[nodiscard]] std::vector<doctor::Evidence::Target> targets_of(const TargetsConfig& config, const Reached& reached);
 // [{key, asked, measured, met}] of all targets that the config sets. A target that is not among `measured` gets measured = null
 // and is not met.

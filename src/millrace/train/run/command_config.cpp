@@ -160,7 +160,7 @@ std::vector<std::string> take_plain_words(const Entry& entry, config::Arguments&
   const std::vector<config::Alias> aliases = aliases_of(entry);
   const std::vector<std::string> words = arguments.words();
   std::vector<std::string> plain, begun, others;
-  for (const std::string& word : words) {  // a word is not plain if the flag before it takes it as a value
+  for (const std::string& word : words) {  // a word is not plain if it is the value of the flag before it
     begun.push_back(word);
     const bool is_plain = without_flags(schema, aliases, begun).size() > plain.size();
     (is_plain ? plain : others).push_back(word);
@@ -194,7 +194,7 @@ CommandConfig resolve_command_config(const Entry& entry, config::Arguments& argu
     config::Arguments words = arguments;
     add_plain_flags(layers, words);
     const std::vector<std::string> flag_words = words.rest();
-    // the words that add_flags() returns are the files added above, and `leftovers`
+    // The result is not needed: add_flags() returns the config files, which were added above, and `leftovers`.
     static_cast<void>(layers.add_flags(flag_words));
     add_unexpected_words(layers, leftovers);
     add_problems(layers, words);
@@ -236,7 +236,7 @@ std::string config_table(const config::Schema& schema, const config::Resolved& r
 }
 
 Json config_overrides(const Entry& entry, config::Arguments& arguments) {
-  // without required keys, because the run's own config has those values
+  // required keys are left out, because the run's own config has their values
   const config::Schema schema = without_required(schema_of(entry));
   config::Layers layers(schema, aliases_of(entry));
   add_plain_flags(layers, arguments);

@@ -43,11 +43,11 @@ struct CommandConfig {
 
 // The folder of the run with these names. If all names are empty, a new folder for a run that starts now.
 [[nodiscard]] std::filesystem::path folder_of_run(const Entry& entry, const RunNames& names);
-// For commands that compute without a run: returns the device that a run with this config would use, and sets its number of
+// For commands that compute without a run: returns the device that a run with this config would use, and sets the number of
 // threads.
 [[nodiscard]] c10::Device ready_device(const DeviceConfig& config);
 
-// Takes all forms of --off=a,b and returns the names after them.
+// Removes the flag --off from the arguments, in all its forms (--off=a,b), and returns the names that it lists.
 [[nodiscard]] std::vector<std::string> take_off(config::Arguments& arguments);
 
 // Makes the process keep freed memory, unless `off` names the switchboard's row keep_memory. The command line calls this early,

@@ -67,7 +67,7 @@ config::Resolved config_of_run(Fs& fs, const Entry& entry, const std::filesystem
   return saved;
 }
 
-// Prepares the weights of a file that was not written by a run, and may be another program's, by the recipe's adopt_weights().
+// Prepares weights from a file that no run wrote; another program may have written the file. Calls the recipe's adopt_weights().
 void adopt_file(const Entry& entry, Weights& weights, config::Resolved& config, telemetry::Console& console) {
   if (const std::string part = take_state_dict(weights); !part.empty()) weights.which += ", its " + part;
   if (const std::string words = take_common_wrappers(weights.models["model"]); !words.empty())
@@ -82,7 +82,7 @@ const Json* chosen(const Weights& weights, const char* option) {
   return choice != weights.choices.end() && choice->is_string() ? &*choice : nullptr;
 }
 
-// The number format from the command line, or the format in which the run computed at that snapshot.
+// The number format from the command line; otherwise the format in which the run computed when it saved the snapshot.
 std::optional<at::ScalarType> format_of_run(const RunConfig& config, const Switches& switches, const Weights& weights,
                                             const Json& overrides) {
   if (!switches.on("autocast")) return std::nullopt;
@@ -115,8 +115,8 @@ Loaded load_for_inference(const Entry& entry, const std::filesystem::path& from,
   } else if (config != nullptr) {
     loaded.config = *config;
   } else {
-    throw UsageError({"a file of weights does not tell the shape of its model", from.string(),
-                      "give the config it was trained with, by --config or --preset"});
+    throw UsageError({"a file of weights does not say which shape its model has", from.string(),
+                      "give the config with which the model was trained, by --config or --preset"});
   }
   override_values(loaded.config, overrides);
   if (weights.run.empty()) adopt_file(entry, weights, loaded.config, console);
@@ -139,11 +139,11 @@ Loaded load_for_inference(const Entry& entry, const std::filesystem::path& from,
   // The recipe gets no function for notices: the recipe may outlive the caller's console, and the run has shown the notices
   // already.
   loaded.recipe = make_guarded(entry.name, entry.make, loaded.config.values, context);
-  // A plain file of weights has no state of a recipe.
+  // Left out for a plain file of weights, because it has no state of a recipe.
   if (!weights.run.empty() || !weights.recipe.tensors.empty() || !weights.recipe.json.empty())
     loaded.recipe->load_state(weights.recipe);
   if (!weights.frozen.is_null())
-    // loaded from their files, because these weights are not in the snapshot
+    // the frozen parts are loaded from their own files, because the snapshot does not hold their weights
     load_frozen_parts(loaded.recipe->model(), [](const std::string&) {});
   if (const std::string notice = load_model_weights(loaded.recipe->model(), weights); !notice.empty()) console.notice(notice);
   loaded.recipe->model().to(context.device);

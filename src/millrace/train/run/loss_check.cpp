@@ -19,7 +19,7 @@ namespace {
 // The numbers of a term of the loss. They must add up over batches.
 struct TermNumbers {
   double sum = 0, count = 0;
-  // true if the term's count equals its sum, as in log(S/N); then the shown numbers are compared instead
+  // true if the term's count equals its sum, as in log(S/N); then shown_sum and shown_count are compared instead
   bool counts_itself = false;
   double shown_sum = 0, shown_count = 0;
 
@@ -88,7 +88,8 @@ Batch reversed(const Batch& batch) {
 }
 
 struct Tolerance {
-  // sum: tolerance relative to the sum; each: tolerance for each counted thing, for sums whose addends have both signs
+  // sum: tolerance relative to the sum; each: absolute tolerance for each counted item, because positive and negative addends
+  // may cancel in the sum
   double sum, each;
 };
 // kWide for fp32 and tf32, kShort for bf16 and fp16
@@ -96,7 +97,7 @@ constexpr Tolerance kWide{.sum = 2e-3, .each = 1e-5}, kShort{.sum = 3e-2, .each 
 constexpr double kOfCounts = 1e-4;
 
 bool same_sum(double a, double b, double count, const Tolerance& tolerance) {
-  if (!std::isfinite(a)) return true;  // equal, because the rehearsal reports a value that is not finite
+  if (!std::isfinite(a)) return true;  // counts as equal, because the rehearsal reports such a value separately
   return std::abs(a - b) <= tolerance.sum * std::max(std::abs(a), std::abs(b)) + tolerance.each * std::abs(count);
 }
 
@@ -120,7 +121,7 @@ bool agree(const Numbers& a, const Numbers& b, const Tolerance& tolerance) {
 constexpr const char* kWayOut =
     "; if the loss compares rows with each other on purpose, give the reason in Objective::whole_batch";
 
-// Returns what to change in a loss whose halves give the numbers `first` and `second`.
+// Returns what to change in a loss that gives the numbers `first` and `second` for the two halves of a batch.
 std::string remedy(const TermNumbers& whole, const TermNumbers& first, const TermNumbers& second) {
   const TermNumbers& part = second;
   const double together = first.count + second.count;
@@ -173,7 +174,7 @@ void compare(const Place& place, const Numbers& whole, std::vector<Numbers> halv
   }
 }
 
-// Warns of each output of an objective whose rows are different in the whole batch and in its two halves.
+// Warns of each output whose rows differ between the whole batch and its two halves.
 void compare_outputs(const std::string& objective, const Loss& whole, const Loss& first, const Loss& second, std::int64_t rows,
                      double tolerance, std::vector<std::string>& warnings) {
   for (const auto& [name, output] : whole.outputs) {
@@ -213,8 +214,8 @@ LossCheck check_adds_up(Stepper& stepper, const Batch& batch, const StepResult& 
     return check;
   }
   if (const std::string field = field_of_other_rows(batch); !field.empty()) {
-    left_out.push_back("the loss of a batch whose field " + quoted(field) + " has another number of rows than its " +
-                       std::to_string(batch.rows()) + " samples");
+    left_out.push_back("the loss of a batch of " + std::to_string(batch.rows()) + " samples whose field " + quoted(field) +
+                       " has another number of rows");
     return check;
   }
   const StepResult first_half = stepper.evaluate(micro_batch(batch, 0, 2)),
@@ -237,7 +238,7 @@ LossCheck check_adds_up(Stepper& stepper, const Batch& batch, const StepResult& 
       left_out.push_back(loss + ", which draws random numbers");
       check.warnings.push_back(
           loss +
-          " draws random numbers in evaluation mode: call is_training() before a dropout, and draw the random "
+          " draws random numbers in evaluation mode: apply dropout only if is_training(), and draw the random "
           "numbers of a validation in prepare(), for each row (nn::normal_rows)");
     }
   }

@@ -10,7 +10,7 @@ namespace millrace {
 
 struct LossCheck {
   std::vector<std::string> unchecked;  // what was not checked and why, a line each
-  // A line for each output whose rows depend on the other rows of their batch, and for each loss that draws random numbers.
+  // A line for each output whose rows depend on the other rows of the batch, and for each loss that draws random numbers.
   std::vector<std::string> warnings;
 };
 

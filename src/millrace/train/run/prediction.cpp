@@ -91,7 +91,7 @@ std::int64_t rows_of(const Entry& entry, const PredictionInput& input, const std
   return rows;
 }
 
-// Counts NaN and infinite values of each tensor, over all batches.
+// Counts the NaN values of each tensor, over all batches.
 struct NotANumber {
   std::int64_t count = 0;
   std::int64_t first_row = -1;
@@ -136,7 +136,7 @@ void check_kinds(const Entry& entry, const Tensors& outputs) {
     const at::Tensor& output = outputs.at(field.name);
     const auto dtype = dtype_of(output.scalar_type());
     if (dtype && kind_of(*dtype) == kind_of(field.dtype) && fits(output.sizes().vec(), field.shape)) continue;
-    refuse_output(entry, "predict() gives " + to_text(Tensors{{field.name, output}}) + ", the entry says " + to_text(field));
+    refuse_output(entry, "predict() gives " + to_text(Tensors{{field.name, output}}) + ", but the entry says " + to_text(field));
   }
 }
 

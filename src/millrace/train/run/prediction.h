@@ -23,12 +23,12 @@ struct PredictionInput {
 
 struct PredictionReport {
   std::int64_t rows = 0;
-  std::vector<std::string> warnings;  // about NaN or infinity in the input, and about tensors that the recipe does not take
+  std::vector<std::string> warnings;  // about NaN in the input, and about tensors that the recipe does not take
 };
 
-// The tensors that the recipe takes, in its order, as indices into input.tensors. If the recipe does not describe its inputs, all
-// tensors. Throws UsageError if a tensor is missing, of another kind or shape, or of another number of rows; the message says
-// what was found and what was expected.
+// The tensors that the recipe takes, in its order, as indices into input.tensors. If the recipe does not describe its inputs,
+// all tensors. Throws UsageError if a tensor is missing, or if its kind, shape or number of rows is wrong; the message says what
+// was found and what was expected.
 [[nodiscard]] std::vector<std::size_t> tensors_for(const Entry& entry, const PredictionInput& input);
 
 // Calls Recipe::predict() for data.batch_size rows at a time, without gradients and in the run's number format. Passes each

@@ -20,7 +20,7 @@
 namespace millrace {
 namespace {
 
-constexpr double kOnGpu = 1e-3;  // on a GPU, atomic additions give sums that differ from call to call
+constexpr double kOnGpu = 1e-3;  // tolerance on a GPU, whose atomic additions give sums that differ from call to call
 
 bool has_room(const torch::nn::Module& model, at::Device device) {
   constexpr std::uint64_t kShare = 4;  // the second recipe is made only if its model fits this many times into the free memory
@@ -58,13 +58,13 @@ std::unique_ptr<Recipe> rebuilt(const Assembly& assembly, const snapshot::Conten
   return recipe;
 }
 
-// Returns the name of a value in a saved state that the recipe has loaded but does not return in its own state; "" = there is
-// none.
+// Returns the name of a value of `saved` that is missing in the state of `recipe`, although the recipe has loaded `saved`; "" =
+// there is none.
 std::string not_taken(const State& saved, const Recipe& recipe) {
   State now;
   try {
     now = recipe.state();
-  } catch (const RecipeError&) {  // not compared: a recipe that throws here is complete only within a run
+  } catch (const RecipeError&) {  // not compared, because such a recipe has its complete state only within a run
     return "";
   }
   for (const auto& [name, tensor] : saved.tensors) {
@@ -121,7 +121,8 @@ RebuiltCheck compared(Assembly& assembly, const snapshot::Content& content) {
     if (const std::string what = not_taken(*saved, *recipe); !what.empty())
       return {.warning = "load_state() does not restore what state() gave to the snapshot of step " +
                          std::to_string(content.step) + ": " + what +
-                         " differs\n  where    Recipe::load_state()\n  next     take each tensor and the JSON from its argument: "
+                         " differs\n  where    Recipe::load_state()\n  next     take each tensor and the JSON from the argument "
+                         "of load_state(): "
                          "a resumed run, eval and predict begin with them",
               .unchecked = ""};
   }

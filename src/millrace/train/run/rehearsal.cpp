@@ -28,7 +28,7 @@ namespace {
 
 constexpr std::size_t kListed = 6;  // a warning lists at most this number of names and ends with "and N more"
 
-// Runs `part`. Returns false if memory ran out: this is no failure of the rehearsal, because the run itself recovers from it.
+// Runs `part`. Returns false if memory ran out, which is no failure of the rehearsal, because the run itself recovers from it.
 template <class Part>
 bool within_memory(const Part& part) {
   try {
@@ -62,7 +62,7 @@ void check_counts(const Stepper& stepper, const StepResult& result) {
       throw RecipeError({"objective " + quoted(stepper.objective_name(i)) + " counts " + significant(count, 6) +
                              " values in the first training batch",
                          "LossTerm::count" + (term.name.empty() ? "" : " of term " + quoted(term.name)),
-                         "give the number of values in the sum; a term to be maximised has a negative weight"});
+                         "give the number of values in the sum; to maximise a term, give it a negative weight"});
     }
   }
   for (std::size_t i = 0; i < result.losses.size(); ++i) {
@@ -111,7 +111,7 @@ void rehearse_prediction(const Assembly& assembly, const Batch& batch, Rehearsal
   rehearsal.prediction = to_text(inputs) + " -> " + to_text(outputs);
 }
 
-// Finds the first value that is not finite, such as " (field x of sample 5 is not finite)". "" = all values are finite.
+// Returns where the first value that is not finite is: " (field x of sample 5 is not finite)". "" = all values are finite.
 std::string not_finite_in(const Batch& batch) {
   for (const Group& group : batch.groups()) {
     for (const auto& [name, tensor] : group.fields) {
@@ -128,8 +128,8 @@ std::string not_finite_in(const Batch& batch) {
   return "";
 }
 
-// Warns about the first field that has an infinite value, or a value far beyond all its others, because the value may be in
-// another unit or mark missing data.
+// Warns about the first field that has an infinite value, or a value far beyond all other values of the field. Such a value may
+// be in another unit or mark missing data.
 void look_at_values(const Batch& batch, Rehearsal& rehearsal) {
   for (const Group& group : batch.groups()) {
     for (const auto& [name, tensor] : group.fields) {
@@ -149,7 +149,7 @@ void look_at_values(const Batch& batch, Rehearsal& rehearsal) {
           (group.name.empty() ? "" : " of data set " + quoted(group.name)) + " holds " +
           (odd->usual == 0
                ? "an infinite value"
-               : "a value of size " + significant(odd->value, 3) + ", where the median is " + significant(odd->usual, 3)) +
+               : "a value of magnitude " + significant(odd->value, 3) + ", while the median is " + significant(odd->usual, 3)) +
           ", at " + to_text(odd->at) + " (" + to_text(batch.origin()) + "): another unit, or a mark for missing data?");
       return;
     }
@@ -195,9 +195,9 @@ std::pair<StepResult, double> timed_evaluation(Stepper& stepper, const Batch& ba
   return {std::move(result), steady_seconds() - begin};
 }
 
-// Checks the sums of a loss by two more passes. `seconds`: time of the pass that gave `result`. The check is left out if two
-// such passes would take longer than two steps, because a validation batch of whole volumes can take many times as long as a
-// step on crops.
+// Checks the sums of a loss by two more passes. `seconds`: time of the pass that gave `result`. The check is left out if the two
+// passes would take longer than two steps and longer than two seconds, because a validation batch of whole volumes can take many
+// times as long as a step on crops.
 void check_sums(Stepper& stepper, const Batch& batch, const StepResult& result, double seconds, Rehearsal& rehearsal) {
   constexpr double kShortSeconds = 1;
   if (seconds > std::max(rehearsal.step_seconds, kShortSeconds)) {
@@ -267,7 +267,7 @@ void rehearse_training(Assembly& assembly, Rehearsal& rehearsal) {
   rehearsal.losses = board.means();
   for (const auto& [name, value] : losses) {  // losses only, because a metric may be undefined for a single batch
     if (!std::isfinite(value))
-      rehearsal.warnings.push_back("the first training batch has no finite " + name + ": " + significant(value, 4) +
+      rehearsal.warnings.push_back("the first training batch gives no finite " + name + ": " + significant(value, 4) +
                                    not_finite_in(*batch));
   }
   if (const auto& names = rehearsed.without_gradient; !names.empty())
@@ -281,8 +281,8 @@ void rehearse_training(Assembly& assembly, Rehearsal& rehearsal) {
          rehearsal);
 }
 
-// Throws RecipeError if the recipe has measured under the name of a loss. The trainer adds losses to the same board, so the two
-// would become one mean, by which snapshots are chosen. `losses`, `all`: states of the board before and after the recipe's
+// Throws RecipeError if the recipe measures a metric under the name of a loss. The trainer adds losses to the same board, so the
+// two would become one mean, by which snapshots are chosen. `losses`, `all`: states of the board before and after the recipe's
 // metrics.
 void refuse_names_of_losses(const Json& losses, const Json& all) {
   for (const Json& loss : losses.at("entries")) {
@@ -334,7 +334,8 @@ void rehearse_validation(Assembly& assembly, Rehearsal& rehearsal) {
   recipe.model().train(training);
 }
 
-// Throws ConfigError if the config keeps the worst values of the judged metric. Nothing else in the run would show this mistake.
+// Throws ConfigError if the config keeps the worst values of the judged metric. Otherwise only the first validation would show
+// this mistake.
 void check_direction(const SnapshotConfig& snapshot, const metrics::Means& metrics) {
   using BestIs = metrics::Means::BestIs;
   const BestIs known = metrics.best_is_of(snapshot.best_metric);
@@ -346,7 +347,7 @@ void check_direction(const SnapshotConfig& snapshot, const metrics::Means& metri
                      "snapshot.best_is = " + word(highest), "--snapshot.best_is=" + word(!highest)});
 }
 
-// A text that says that the config keeps the highest loss as the best; "" = the config does not.
+// Says that the config keeps the highest loss as the best; "" = the config does not.
 std::string worst_loss_kept(const Assembly& assembly) {
   const SnapshotConfig& snapshot = assembly.config().snapshot;
   if (!snapshot.best_metric.empty() || snapshot.best_is != SnapshotConfig::BestIs::highest) return "";
@@ -413,7 +414,7 @@ Rehearsal rehearse(Assembly& assembly) {
   Rehearsal rehearsal;
   stop_if_signalled();
   if (!within_memory([&] { rehearse_training(assembly, rehearsal); }))
-    rehearsal.warnings.emplace_back("memory ran out in the rehearsal of a training batch; the run will try with less");
+    rehearsal.warnings.emplace_back("memory ran out in the rehearsal of a training batch; the run will try to use less");
   stop_if_signalled();
   if (assembly.loaders().validation() != nullptr) {
     const bool whole = within_memory([&] { rehearse_validation(assembly, rehearsal); });

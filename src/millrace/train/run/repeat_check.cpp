@@ -54,7 +54,7 @@ std::string difference(const Batch& a, const Batch& b) {
   return "";
 }
 
-// True if both states of a board have the same sums. Sums of a GPU may differ in their last bits.
+// True if both states of a board have the same sums. Sums that a GPU computed may differ in their last bits.
 bool same(const Json& a, const Json& b) {
   constexpr double kLastBits = 1e-6;
   if (a.is_number_float() && b.is_number_float()) {

@@ -12,8 +12,8 @@ namespace millrace {
 
 // The whole schema of a recipe's run: the shared sections and the recipe's own.
 [[nodiscard]] config::Schema schema_of(const Entry& entry);
-// Other names of a recipe's keys: first the names that all recipes share, unless the recipe itself defines the same name, then
-// the recipe's own.
+// Other names of a recipe's keys: the names that all recipes share, then the recipe's own. A shared name is left out if the
+// recipe itself defines it.
 [[nodiscard]] std::vector<config::Alias> aliases_of(const Entry& entry);
 
 struct RunOutcome {

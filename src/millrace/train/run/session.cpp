@@ -87,7 +87,7 @@ RunOutcome Session::run() {
     const Ending ending = trainer_->run();
     if (ending != Ending::signal) show_samples("the model after " + with_commas(trainer_->step()) + " steps", samples());
     return finish(ending);
-  } catch (const std::exception& error) {  // also errors of LibTorch, which are no Errors of Millrace
+  } catch (const std::exception& error) {  // also catches LibTorch's errors, which are not derived from Millrace's Error
     if (device::is_device_lost(error)) lose_device(error);
     fail(error.what(), Device::answers);
     throw;
@@ -101,7 +101,7 @@ std::pair<std::unique_ptr<Recipe>, Loaders> Session::open_data() {
   std::unique_ptr<Recipe> recipe = setup_.make_recipe(places(), first_weights());
   stop_if_signalled();
   Loaders loaders(setup_, *recipe, [this](const std::string& text) {
-    // A notice from before the run has begun is shown with the plan.
+    // A notice that comes before the run has begun is shown later, with the plan.
     if (folder_ != nullptr && !folder_->has_begun()) return setup_.notices().push_back(text);
     console().notice(text);
     if (folder_ != nullptr) log_->write("loader", {{"choice", text}});
@@ -127,7 +127,7 @@ void Session::try_out() {
   for (const std::string& warning : rehearsal.warnings) console().warning(warning);
 }
 
-// Watches from the first trial to the end of the run.
+// Returns a watchdog for the time from the first trial to the end of the run.
 std::unique_ptr<Watchdog> Session::watch() {
   device::mark_convolutions();
   Watchdog::Options options;
@@ -258,7 +258,7 @@ void Session::make_trainer() {
   }
   const bool checks_snapshot = !resumed_ && folder_ != nullptr && setup_.switches().on("rehearsal");
   if (checks_snapshot && !setup_.agreement().alone() && request_.verbose)
-    console().notice("the first snapshot will not be loaded into a second model: the run has several processes");
+    console().notice("the first snapshot will not be loaded into a second model, because the run has several processes");
   if (checks_snapshot && setup_.agreement().alone())
     parts.check_snapshot = [this](const snapshot::Content& content) { return check_first(content); };
   trainer_ = std::make_unique<Trainer>(std::move(parts));
@@ -268,9 +268,10 @@ std::string Session::check_first(const snapshot::Content& content) {
   const double begin = steady_seconds();
   const RebuiltCheck check = check_rebuilt(*assembly_, content, opening_seconds_);
   if (request_.verbose)
-    console().notice(check.unchecked.empty() ? "the first snapshot was loaded into a second model and the losses compared, in " +
-                                                   human_duration(steady_seconds() - begin)
-                                             : "the first snapshot was not loaded into a second model: " + check.unchecked);
+    console().notice(check.unchecked.empty()
+                         ? "the first snapshot was loaded into a second model and the losses were compared, in " +
+                               human_duration(steady_seconds() - begin)
+                         : "the first snapshot was not loaded into a second model: " + check.unchecked);
   return check.warning;
 }
 

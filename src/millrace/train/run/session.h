@@ -78,20 +78,20 @@ class Session {
   [[nodiscard]] telemetry::Console& console() const { return setup_.console(); }
 
   RunSetup setup_;
-  const RunRequest& request_;  // the request inside the setup
+  const RunRequest& request_;  // the request that setup_ holds
   RunDestination place_;
   std::unique_ptr<Assembly> assembly_;  // null if no steps are left to do
   std::unique_ptr<RunFolder> folder_;   // null if the run writes nothing
   std::unique_ptr<telemetry::RunLog> log_;
   std::unique_ptr<telemetry::EventWriter> events_;
   std::optional<Resumed> resumed_;
-  std::optional<std::int64_t> branches_after_;  // if train.resume names an older snapshot: snapshots of steps after this one are
+  std::optional<std::int64_t> branches_after_;  // set if train.resume names an older snapshot: snapshots of later steps are
                                                 // moved to a branch
   std::unique_ptr<doctor::Sampler> sampler_;    // null = readings of the machine are off
   std::string likeness_;                        // a key that comparable runs have in common; see earlier_runs.h
   std::unique_ptr<Trainer> trainer_;
   double opening_seconds_ = 0;          // seconds for making the recipe and opening its data
-  std::vector<Choice> logged_choices_;  // those choices of the plan that the log already has
+  std::vector<Choice> logged_choices_;  // the plan's choices that are already in the log
   std::size_t notices_shown_ = 0;
   // The signal that stopped the run, and its sender. Another rank may have received the signal: then this process has no
   // pending signal.

@@ -25,7 +25,7 @@ std::string resume_of(const Json& config) {
   return config.is_object() && config.contains(place) && config[place].is_string() ? config[place].get<std::string>() : "";
 }
 
-// The value of `option` in the plan of the last start in this folder; "" = unknown.
+// The value of `option` in the plan of the last process that used this run folder; "" = unknown.
 std::string planned(Fs& fs, const std::filesystem::path& run_folder, const std::string& option) {
   const std::filesystem::path file = run_folder / run_files::kPlan;
   const Json plan = fs.exists(file) ? Json::parse(fs.read_file(file), nullptr, /*allow_exceptions=*/false) : Json();
@@ -103,7 +103,7 @@ void Session::log_new_length() {
     const std::string from = resumed_->from.string();
     setup_.notices().push_back(
         "the run is " + with_commas(now) + " steps long now, and was " + with_commas(before) +
-        ": its schedule spans the whole run, so that the learning rate " + (next > last ? "rises" : "falls") + " from " +
+        ": its schedule spans the whole run, so the learning rate " + (next > last ? "rises" : "falls") + " from " +
         significant(last, 3) + " at step " + with_commas(step) + " to " + significant(next, 3) + " at step " +
         with_commas(step + 1) + ". To continue from these weights at your own rate instead: --run=NEW_FOLDER --train.resume=" +
         from + " --optim.schedule=constant --optim.learning_rate=" + significant(last > 0 ? last : planned, 3));
@@ -167,8 +167,8 @@ void Session::begin_folder() {
   if (request_.folder_begun) request_.folder_begun(folder_->path());
   if (!events_) return;
   static_cast<void>(folder_->own(events_->file_name()));
-  // Also for a new run, because a process that was killed before its first snapshot has left events, and all of its steps are
-  // made again.
+  // Called for a new run too, because a process that was killed before its first snapshot has left events, and all of its steps
+  // are made again.
   events_->goes_on_at(resumed_ ? trainer_->step() + 1 : 0);
 }
 

@@ -79,15 +79,15 @@ std::string best_text(const Json& summary, const std::string& judged, const std:
   return "\nbest " + judged + " " + fact_text((*metric)["best"]) + " at step " + fact_text((*metric)["best_step"]) +
          ", the last " + fact_text((*metric)["last"]) +
          (is_there ? ": predict, eval and export use the best"
-                   : ": the snapshot of the best is not there, so predict, eval and export use the newest");
+                   : ": the snapshot of that step is not there, so predict, eval and export use the newest");
 }
 
 // A line that says why the run ended before its last step.
 std::string early_stop_text(const TrainConfig& train, const std::string& judged) {
   const std::int64_t patience = train.early_stop_patience;
-  return "\nstopped early: the last " + (patience == 1 ? "validation" : with_commas(patience) + " validations") +
-         " gave no better " + judged +
-         (train.early_stop_delta > 0 ? ", by more than " + significant(train.early_stop_delta, 3) : "") +
+  return "\nstopped early: the last " + (patience == 1 ? "validation" : with_commas(patience) + " validations") + " gave no " +
+         (train.early_stop_delta > 0 ? judged + " better by more than " + significant(train.early_stop_delta, 3)
+                                     : "better " + judged) +
          " (train.early_stop_patience)";
 }
 
@@ -112,7 +112,8 @@ std::string lag_advice(const Json& summary, std::int64_t max_lag) {
   const std::string text = "waited for snapshots " + percent(saves["lag_share"].get<double>()) +
                            " of the time: writing one takes " + fixed(save_ms, 1) + " ms, a step " + fixed(step_ms, 1) + " ms. ";
   if (static_cast<double>(enough) * count >= summary["steps"].get<double>())
-    return text + "Save less often";  // the advice to save less often, if the next save would have to wait for this one
+    return text + "Save less often";  // only this advice, because even with a larger max_lag the next save would have to wait
+                                      // for this one
   return text + "With --snapshot.max_lag=" + std::to_string(enough) + " training would not wait, but a crash could lose " +
          std::to_string(enough - max_lag) + (enough - max_lag == 1 ? " step more" : " steps more") + "; or save less often";
 }
@@ -122,10 +123,10 @@ std::string unknown_targets(const Json& summary) {
   std::string keys;
   for (const Json& target : summary.value("targets", Json::array()))
     if (target["measured"].is_null()) keys += (keys.empty() ? "" : ", ") + target["key"].get<std::string>();
-  return keys.empty() ? "" : "\nnot measured in this run, so not met: " + keys;
+  return keys.empty() ? "" : "\ntargets not measured in this run, so not met: " + keys;
 }
 
-// A text with at most three things to improve.
+// A text about the targets that were not measured, and at most three findings of the doctor.
 std::string verdict(const Json& summary) {
   std::string text = unknown_targets(summary);
   if (!summary.contains("findings")) return text;
@@ -292,7 +293,7 @@ std::string Session::closing_text(Ending ending, const Json& summary) const {
                                                   [](const Json& finding) { return finding["id"] == "neighbours"; });
   if (summary.contains("others") && worth_a_word(summary["others"].get<double>()) && !doctor_says_it) {
     text += "\nother programs used the cores for " + percent(summary["others"].get<double>()) +
-            " of the time in which this run needed them: alone on the machine it is faster by about that much";
+            " of the time in which this run needed them: alone on the machine the run would be faster by about that much";
   }
   text += "\n" + summary["memory"]["text"].get<std::string>();
   if (const Json& trial = assembly_->memory().trial; trial.contains("predicted_bytes")) {
@@ -325,8 +326,8 @@ RunOutcome Session::nothing_left() const {
   return outcome;
 }
 
-// Gathers how each rank spent its time. Called when the run is done and saved, so if a rank is lost now, only its times are
-// missing in the report.
+// Gathers how each rank spent its time. Called when the run is done and saved, so if a rank is lost now, the report lacks only
+// these times.
 Json Session::times_of_ranks() {
   Agreement& agreement = setup_.agreement();
   stopped_by_ = pending_signal();
@@ -349,7 +350,7 @@ Json Session::times_of_ranks() {
     return ranks;
   } catch (const DistributedError& error) {
     agreement.leave();
-    console().warning("the other ranks' accounts of time are not available: " + error.message().what);
+    console().warning("it is unknown how the other ranks spent their time: " + error.message().what);
     return {};
   }
 }

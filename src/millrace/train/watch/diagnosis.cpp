@@ -128,7 +128,7 @@ std::optional<doctor::Watch::Change> Diagnosis::look(const StepRecord& record, M
   looked_ = now;
   marks_.push_back(mark());
   if (!first_) {
-    marks_.back().skipped = skipped_before_;  // so that steps that were skipped before the first log line count too
+    marks_.back().skipped = skipped_before_;  // steps that were skipped before the first log line count too
     first_ = marks_.back();
   }
   if (marks_.size() > kMarks) marks_.pop_front();

@@ -65,9 +65,8 @@ class Diagnosis {
   void saw_validation(double loss, double seconds, const doctor::Evidence::Judged& judged);
   void saw_copied(const Batch& batch);  // called with a batch after its copy to the device
   void saw_batch(const Batch& batch);   // called with a prepared micro-batch
-  void began(double skipped) noexcept {
-    skipped_before_ = skipped;
-  }  // called before the first step, with the number of steps that earlier processes of the run skipped
+  // Called before the first step, with the number of steps that earlier processes of the run skipped.
+  void began(double skipped) noexcept { skipped_before_ = skipped; }
   void saw_skipped_input(doctor::Evidence::SkippedInput seen) { numbers_.input = std::move(seen); }
   void saw_peak(std::uint64_t bytes) noexcept;  // called with the most bytes of tensors on a GPU
   // Called with the times of each rank since the last call.
@@ -128,7 +127,8 @@ class Diagnosis {
   doctor::ClockUse clock_;
   std::optional<double> copied_floats_;
   std::unique_ptr<RemedyTrials> remedies_;  // null: no trial has been due yet
-  double asked_for_trials_ = 0;             // when try_when_due() last looked whether a trial is due, in steady seconds
+  double asked_for_trials_ = 0;             // steady-clock time, in seconds, at which try_when_due() last looked whether a trial
+                                            // is due
   double trial_seconds_ = 0;
   DoctorTrials trials_;
 };

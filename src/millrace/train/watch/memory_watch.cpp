@@ -18,7 +18,7 @@ std::string share_text(const MemoryWatch::Reading& now) {
          (now.on_gpu ? "tensors and the memory reserved for them take " : "the process holds ") + bytes(now.used) + ", " +
          percent(share) + " of the " + bytes(now.room) + " that " + (now.on_gpu ? "the GPU has" : "it may have") +
          ": lower data.batch_size, or set memory.recompute=all or memory.micro_batches=2" +
-         (now.on_gpu ? "" : "; readers and their batches take less with data.workers=1 and data.prefetch=1");
+         (now.on_gpu ? "" : "; readers and their batches take less memory with data.workers=1 and data.prefetch=1");
 }
 
 std::string rise_text(int rises, const MemoryWatch::Reading& begin, const MemoryWatch::Reading& now) {
@@ -37,7 +37,7 @@ std::string owner_text(const OwnedMemory& before, const OwnedMemory& now, std::u
   }
   std::string owners;
   for (const auto& [owner, held] : now) owners += (owners.empty() ? "" : ", ") + owner;
-  return ", and no part of the run's own data (" + owners + ") has most of the rise";
+  return ", and no known owner (" + owners + ") accounts for most of the rise";
 }
 
 double steps_until_full(const MemoryWatch::Reading& begin, const MemoryWatch::Reading& now) {

@@ -29,13 +29,14 @@ class MemoryWatch {
   };
 
   static constexpr double kShare = 0.9;
-  static constexpr int kRises = 8;                         // a rise is reported after this number of rises in a row; a reading
-                                                           // that is not higher restarts the count
+  static constexpr int kRises = 8;                         // a rise is reported after this number of readings in a row that are
+                                                           // each higher than the one before; any other reading restarts the
+                                                           // count
   static constexpr double kRiseShare = 0.05;               // a rise must be at least this share of the bytes before it
   static constexpr std::uint64_t kRiseBytes = 16'000'000;  // a rise must be at least this number of bytes
-  // In a process's first pass over the data, readings are judged after this share of the pass, or after this number of steps if
-  // that is earlier. Because caches fill in this pass, a rise is reported only if at its pace the free memory is used up before
-  // the pass ends.
+  // In a process's first pass over the data, readings are judged after the share kPassPart of the pass or after kPassSteps
+  // steps, whichever comes first. Because caches fill in this pass, a rise is reported only if at its pace the free memory is
+  // used up before the pass ends.
   static constexpr double kPassPart = 0.1;
   static constexpr std::int64_t kPassSteps = 1000;
 

@@ -34,7 +34,7 @@ TEST(MemoryWatch, TellsOnceWhenLittleIsLeft) {
   now.used = 910 * kMb;
   EXPECT_THAT(watch.look(now), ElementsAre("step 1,100: the process holds 910 MB, 91 % of the 1.0 GB that it may have: lower "
                                            "data.batch_size, or set memory.recompute=all or memory.micro_batches=2; readers and "
-                                           "their batches take less with data.workers=1 and data.prefetch=1"));
+                                           "their batches take less memory with data.workers=1 and data.prefetch=1"));
   now.used = 990 * kMb;
   EXPECT_THAT(watch.look(now), IsEmpty());
   MemoryWatch unknown;
@@ -96,8 +96,8 @@ TEST(MemoryWatch, SaysWhoseTheTensorsAreWhereThatIsKnown) {
     const auto owned = [&] { return OwnedMemory{{"buffers", (known ? megabytes - 60 : 30) * kMb}, {"optimizer", 20 * kMb}}; };
     for (std::int64_t i = 0; i <= MemoryWatch::kRises; ++i, megabytes += 10) (void)watch.look(tensors(i, megabytes), owned);
     EXPECT_THAT(watch.rising(), testing::EndsWith(known ? "180 MB after step 8, most of it in the buffers"
-                                                        : "180 MB after step 8, and no part of the run's own data "
-                                                          "(buffers, optimizer) has most of the rise"));
+                                                        : "180 MB after step 8, and no known owner (buffers, optimizer) "
+                                                          "accounts for most of the rise"));
   }
 }
 

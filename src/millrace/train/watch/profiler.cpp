@@ -71,7 +71,7 @@ void StepProfiler::end() noexcept {
                         " steps that profile.skip leaves out: --profile.skip=0 records from the first");
       return;
     }
-    reporter_.warning("the profile covers " + with_commas(recorded_) + " instead of " + wish + ": the run ended");
+    reporter_.warning("the profile covers " + with_commas(recorded_) + " instead of " + wish + ", because the run ended");
     finish();
   } catch (const std::exception& error) {
     state_ = State::done;

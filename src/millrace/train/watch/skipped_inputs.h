@@ -26,10 +26,10 @@ class SkippedInputs {
   void begin(double skipped, const Json& at);
   [[nodiscard]] bool rose(double skipped) const noexcept { return skipped > skipped_; }
   // Called at a log line. `skipped`: number of all steps skipped so far. If this number rose since the last call, reads the
-  // batches since then again and calls Recipe::prepare for them as `context` says. This takes at most two seconds or 2 % of the
-  // loop's time, whichever is longer. Returns a line for each sample that has float values that are not finite, before or after
-  // prepare(), and was not reported before. If a field has such values in more batches than the skipped steps used, the values
-  // mark missing data, and the field is left out. Never throws.
+  // batches since then again and calls Recipe::prepare for them as `context` says. All calls together take at most two seconds
+  // or 2 % of the loop's time, whichever is longer. Returns a line for each sample that has float values that are not finite,
+  // before or after prepare(), and was not reported before. If a field has such values in more batches than the skipped steps
+  // used, the values mark missing data, and the field is left out. Never throws.
   std::vector<std::string> look(double skipped, const Json& at, const BatchContext& context);
   [[nodiscard]] const doctor::Evidence::SkippedInput& seen() const noexcept { return seen_; }
 
@@ -43,7 +43,7 @@ class SkippedInputs {
   double batches_per_step_;
   double skipped_ = 0;
   std::uint64_t at_ = 0;          // number of the run's batches before the last call of begin() or look()
-  double began_ = 0, spent_ = 0;  // when the loop began, in steady seconds; seconds spent on reading again
+  double began_ = 0, spent_ = 0;  // steady-clock time at which the loop began, in seconds; seconds spent on reading again
   bool missed_ = false;
   std::set<std::pair<std::size_t, std::int64_t>> samples_;
   doctor::Evidence::SkippedInput seen_;

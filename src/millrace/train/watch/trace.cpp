@@ -24,8 +24,8 @@ void wait_for(c10::Device device) {
 
 }  // namespace
 
-// The trace as text. Kineto can write its text only to a file. This is a temporary file, because a run's own files must go
-// through its file system object.
+// The trace as text. Kineto can write its text only to a file. The file is temporary, because a run's own files must go through
+// the run's file system object.
 std::string text_of(kineto::ProfilerResult& result) {
   const std::filesystem::path file =
       std::filesystem::temp_directory_path() / ("millrace-trace-" + std::to_string(::getpid()) + ".json");

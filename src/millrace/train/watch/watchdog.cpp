@@ -18,8 +18,8 @@ namespace millrace {
 namespace {
 
 constexpr double kTimes = 50;
-// seconds; if look() was not called for longer than this, the process was stopped or the machine slept, and the time does not
-// count
+// seconds; if look() is called after a longer pause than this, the process was stopped or the machine slept, and the pause does
+// not count
 constexpr double kOwnPause = 10;
 constexpr std::size_t kKept = 64;
 
@@ -39,7 +39,7 @@ std::string remedy() {
   const std::string_view word = phase.data();
   if (word == "waiting for data") return "look at the disk or the network that holds the data";
   if (word == "snapshot" || word == "log line") return "look at the disk that holds the run folder";
-  std::string text = "if it never ends, a library has a fault: stop the run and ";
+  std::string text = "if this never ends, a library has a fault: stop the run and ";
   return text.append(kCrashRemedy);
 }
 

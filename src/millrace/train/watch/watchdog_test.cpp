@@ -54,7 +54,7 @@ TEST(Watchdog, AnOperationThatDoesNotComeBackIsNamedOnce) {
               ElementsAre("the run has not moved for 60 s\n"
                           "  where    step 41, backward of generator, aten::convolution_backward BFloat16 [2, 2, 14, 1026, 6] x "
                           "[8, 2, 3, 3, 3]\n"
-                          "  next     if it never ends, a library has a fault: stop the run and try --precision.dtype=fp32, "
+                          "  next     if this never ends, a library has a fault: stop the run and try --precision.dtype=fp32, "
                           "or ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 (or AVX2) before the command"));
   may_end.count_down();
   loop.join();

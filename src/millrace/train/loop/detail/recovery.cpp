@@ -16,7 +16,7 @@
 namespace millrace {
 namespace {
 
-// marks a failure; so low that the sum stays negative whatever rows the other ranks add
+// marks a failure; so low that the sum over the ranks stays negative, whatever numbers of rows the other ranks add
 constexpr std::int64_t kFailed = std::numeric_limits<std::int32_t>::min();
 
 std::string reason_of(const std::exception& error) {
@@ -76,7 +76,7 @@ void Recovery::need_less(const Attempt& tried, const std::string& reason) {
   if (recomputes) {
     return warn(tried,
                 "out of memory in " + tried.where + " (" + reason +
-                    "): every block of the model is recomputed from now on, which changes no bit",
+                    "): every block of the model is recomputed from now on, which changes no bit of the results",
                 {{"recompute", "all"}});
   }
   if (!with(tried).any(micro_batches_ < std::max(widest_group_, tried.rows))) throw DeviceError(no_room(tried, reason));
@@ -94,8 +94,8 @@ void Recovery::warn(const Attempt& tried, const std::string& text, Json values) 
   reporter_.record("memory", std::move(values));
 }
 
-// Shows settings that would make a step smaller, and the memory of such a step. Called after the first try that succeeded,
-// while its peak of memory is known.
+// Shows how much memory a step holds now, and settings with which a step would need less. Called after the first try that
+// succeeded, while its peak of memory is known.
 void Recovery::warn_of_smaller_steps(const Attempt& tried) const {
   if (!tried.may_recompute) return;  // passes without backward do not show how much memory a step needs
   const device::TensorMemory held = device::tensor_memory(stepper_.device());

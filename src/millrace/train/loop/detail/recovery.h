@@ -34,9 +34,10 @@ class Recovery {
     bool alone = false;          // true: only this rank makes the attempt, so nothing is collective
     std::int64_t rows = 0;       // the most rows of a batch, if saw() is not called with the batches of this attempt
   };
-  // Calls `run`, and again after each out-of-memory; before each further try it calls `undo` and reduces the use of memory. `run`
-  // returns a number of rows; attempt() returns their sum over all ranks, which is exchanged in the same message as the failures.
-  // Errors of `run` that are not about memory are rethrown. Throws DeviceError if the use of memory can't be reduced further.
+  // Calls `run`, and calls it again after each out-of-memory; before each further try it calls `undo` and reduces the use of
+  // memory. `run` returns a number of rows; attempt() returns their sum over all ranks, which is exchanged in the same message
+  // as the failures. Errors of `run` that are not about memory are rethrown. Throws DeviceError if the use of memory can't be
+  // reduced further.
   std::int64_t attempt(const Attempt& tried, const std::function<std::int64_t()>& run, const std::function<void()>& undo);
 
   // Records the most bytes of tensors since the last forget_peak(), from the allocator's counters. Does not wait for the device.
@@ -60,7 +61,7 @@ class Recovery {
   Stepper& stepper_;
   Reporter& reporter_;
   Agreement& agreement_;
-  std::int64_t widest_group_ = 1;       // the most rows of a group of a batch so far
+  std::int64_t widest_group_ = 1;       // the most rows that a group of any batch has had so far
   std::uint64_t step_peak_bytes_ = 0;   // the most bytes of tensors during steps
   std::uint64_t epoch_peak_bytes_ = 0;  // the most bytes of tensors during the steps of the current epoch
 };

@@ -51,7 +51,7 @@ bool Saves::take_finished(std::int64_t step, Failure on_failure, bool asks_to_st
   const bool stops = on_failure == Failure::as_configured && config_.on_error == SnapshotConfig::OnSaveError::stop;
   if (stops || on_failure == Failure::end) {
     if (failed) throw *saved->error;
-    throw SnapshotError({"the run ends: a snapshot could not be written by rank 0", answer.at("text").get<std::string>(),
+    throw SnapshotError({"the run ends, because rank 0 could not write a snapshot", answer.at("text").get<std::string>(),
                          "follow the message of rank 0"});
   }
   if (!failed) return stop;
@@ -99,9 +99,8 @@ bool Saves::save(std::int64_t step, const std::function<snapshot::Content()>& co
                  bool last) {
   if (!place_.saves) return false;
   if (writer_ != nullptr) writer_->wait();
-  take_finished(step,
-                // waits for the save of an earlier step, or for an earlier try of this step
-                last ? Failure::warn : Failure::as_configured);
+  // The save that ended is of an earlier step, or an earlier try of this step.
+  take_finished(step, last ? Failure::warn : Failure::as_configured);
   if (saved_step_ == step) return false;
   saved_step_ = step;
   const snapshot::Content now = content();

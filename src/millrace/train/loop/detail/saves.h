@@ -23,9 +23,8 @@ class Saves {
   // True if the config asks for a save at `step`. `asked_at`: the step of the caller's previous call. `wanted`: true if the
   // caller needs a save anyway, at the end of an epoch or for a new best.
   [[nodiscard]] bool is_due(std::int64_t step, std::int64_t asked_at, bool wanted) const;
-  [[nodiscard]] bool holds(std::int64_t step) const noexcept {
-    return saved_step_ == step;
-  }                                             // true if the step is saved or is being saved
+  // True if the step is saved or is being saved.
+  [[nodiscard]] bool holds(std::int64_t step) const noexcept { return saved_step_ == step; }
   void forget() noexcept { saved_step_ = -1; }  // called if the saved state of the step is out of date
   void restored(std::int64_t step) noexcept { saved_step_ = step; }
 
@@ -42,8 +41,8 @@ class Saves {
   // rank throws SnapshotError instead. `asks_to_stop`: this rank wants to stop. Returns true if any rank wants to stop; the ranks
   // exchange this in the same message.
   bool take_finished(std::int64_t step, Failure on_failure = Failure::as_configured, bool asks_to_stop = false);
-  // If a save takes longer than snapshot.max_lag steps, waits for its end, so that a crash can't lose more steps than that.
-  // Returns the nanoseconds waited.
+  // If a save takes longer than snapshot.max_lag steps, waits for its end, so that a crash can't lose more steps. Returns the
+  // nanoseconds waited.
   std::int64_t bound_lag(std::int64_t step);
   // Text for messages: "the last good snapshot is PATH; ". A snapshot is good if the metric `loss` was finite in the last
   // validation before the snapshot. The text mentions a newer snapshot if there is one. "" if there is no good snapshot.

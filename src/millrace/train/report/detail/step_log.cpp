@@ -32,7 +32,7 @@ void StepLogWriter::row(const LoggedStep& step) {
   if (table_ == nullptr) return;
   const std::vector<std::string> cells = log_.row(step);
   if (cells.size() != log_.columns.size()) {
-    throw RecipeError({"a row of " + quoted(log_.name) + " has " + std::to_string(cells.size()) + " cells and " +
+    throw RecipeError({"a row of " + quoted(log_.name) + " has " + std::to_string(cells.size()) + " cells, but the table has " +
                            std::to_string(log_.columns.size()) + " columns",
                        "StepLog::row", "give each row a cell for each column"});
   }

@@ -19,8 +19,8 @@ using PathOfTable = std::function<std::filesystem::path()>;
 // Belongs to the loop's thread. A failed write never stops a run: see format/csv.h.
 class StepLogWriter {
  public:
-  // `file` is called once, when the first row is written, and returns the path of the table; null = no table. Rows of steps
-  // after `keep_through` are then removed from an existing file, because the run is resumed from that step.
+  // `file` returns the path of the table and is called once, when the first row is written; null: there is no table. Rows of
+  // steps after `keep_through` are then removed from an existing file, because the run is resumed from that step.
   StepLogWriter(StepLog log, Fs* fs, PathOfTable file, std::int64_t keep_through, format::Warn warn);
   void row(const LoggedStep& step);
   // The recipe's line for the console; nullopt if the recipe defines no such line.

@@ -23,7 +23,7 @@ using Way = std::function<precision::Trial()>;
 
 enum class Time : std::uint8_t {
   fair,  // time without the share in which other programs used the cores
-  // all time; needed for trials of threads, in which threads of the run that wait for each other would be taken for other
+  // all time; for trials with other numbers of threads, because threads of the run that wait for each other would count as other
   // programs
   wall
 };
@@ -73,8 +73,8 @@ bool may_gain_by_format(const Assembly& assembly) {
 
 void try_format(Assembly& assembly, DoctorTrials& to) {
   const std::optional<Batch> batch = assembly.trial_batch();
-  // may_try_bf16() can refuse: the user may have chosen fp32 to avoid a convolution that crashes or hangs in bf16 on this
-  // machine.
+  // may_try_bf16() can refuse, because the user may have chosen fp32 to avoid a convolution that crashes or hangs in bf16 on
+  // this machine.
   if (!batch || !assembly.may_try_bf16(*batch)) return;
   StepTrials trials(assembly.stepper());
   const double ratio = ratio_of(in_format(trials, *batch, std::nullopt), in_format(trials, *batch, at::kBFloat16));
@@ -167,8 +167,7 @@ bool may_recompute(const Assembly& assembly) {
 
 bool adds_gradients(const RunConfig& config) { return config.optim.accumulate > 1 || config.memory.micro_batches > 1; }
 
-// Makes one step that recomputes every block. This step needs less memory than a step of the run; the difference is what
-// recompute saves.
+// Makes one step that recomputes every block, and computes from its costs how much memory recompute would save.
 void try_recompute(Assembly& assembly, DoctorTrials& to) {
   const std::optional<Batch> batch = assembly.trial_batch();
   if (!batch) return;
@@ -211,7 +210,8 @@ RemedyTrials::RemedyTrials(Assembly& assembly) : assembly_(assembly) {
   constexpr double kLooksForConvolutions = 1;
   if (may_gain_by_format(assembly)) all_.push_back({.passes = kInTurns + kLooksForConvolutions, .make = &try_format});
   if (threads) all_.push_back({.passes = kInTurns, .make = &try_threads});
-  // Left out if there are more threads than cores: the threads then wait for each other, and half the rows take as long.
+  // Left out if there are more threads than cores: the threads then wait for each other, and half of the rows take as long as
+  // all.
   if (!threads) all_.push_back({.passes = kInTurns, .make = &try_half});
   if (has_another_layout(assembly)) all_.push_back({.passes = kInTurns + 1, .make = &try_layout});
 }

@@ -16,7 +16,7 @@ struct DoctorTrials {
   [[nodiscard]] Json to_json() const;              // the results of the trials so far, for summary.json
 };
 
-// Makes the trials that can find something in a run with this config, one after the other, the cheapest first. Belongs to the
+// Makes the trials that can find something in a run with this config, one after the other, cheap ones first. Belongs to the
 // loop's thread.
 class RemedyTrials {
  public:

@@ -23,7 +23,7 @@ struct Trace {
   double steps_us = 0;
 };
 
-// Reads a trace without the parts that are not needed, because a trace is large.
+// Reads only the parts of a trace that are needed, because a trace is large.
 Json read_needed(std::string_view text) {
   static constexpr std::array<std::string_view, 8> kKeys = {"traceEvents", "ph", "cat", "name", "tid", "ts", "dur", "args"};
   const auto keep = [](int, Json::parse_event_t event, Json& value) {
@@ -74,7 +74,7 @@ ProfileRow& row_of(Rows& rows, const Event& event) {
 
 constexpr std::size_t kNone = static_cast<std::size_t>(-1);
 
-// For each event, the index of the event that directly contains it. Sorts the events so that outer ones come first.
+// Sorts the events so that outer ones come first. Returns for each event the index of the event that directly contains it.
 std::vector<std::size_t> parents_of(std::vector<Event>& events) {
   std::ranges::stable_sort(events, [](const Event& a, const Event& b) {
     return std::tuple(a.thread, a.begin_us, -a.took_us) < std::tuple(b.thread, b.begin_us, -b.took_us);

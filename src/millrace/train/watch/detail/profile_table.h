@@ -16,8 +16,8 @@ struct ProfileRow {
   std::string name;    // as in the trace: "aten::mm", "torch::autograd::CppNode<millrace::kernels::GeluFunction>"
   std::string shapes;  // shapes of the inputs: "[[64,300],[300,300]]"; "" if the trace has no shapes
   std::int64_t calls = 0;
-  double total_ms = 0;  // including the operations that it calls, in ms
-  double self_ms = 0;   // without the operations that it calls, in ms
+  double total_ms = 0;  // time in ms, including the operations that this operation calls
+  double self_ms = 0;   // time in ms, without the operations that this operation calls
 };
 
 struct ProfileTable {
@@ -37,7 +37,8 @@ struct ProfileTable {
 // TensorBoard's profiler. `rows`: the most rows of each list. Throws std::exception if the text is not a trace.
 [[nodiscard]] ProfileTable table_of_trace(std::string_view trace, std::size_t rows = 10);
 
-// A readable name: Millrace's autograd functions become "GeluFunction, backward", other names stay unchanged.
+// A readable name: "GeluFunction, backward" for an autograd function of Millrace, "... and sums of gradients" for a task of
+// autograd's engine. Other names stay unchanged.
 [[nodiscard]] std::string short_name(std::string_view name);
 [[nodiscard]] std::string to_text(const ProfileTable& table);  // several lines; the last has no line end
 [[nodiscard]] Json to_json(const ProfileTable& table);
