@@ -19,8 +19,8 @@ inline constexpr std::int64_t kWholeBytes = std::int64_t{1} << 20U;
 ConvolutionWeights convolution_weights(const at::Tensor& x, const at::Tensor& gradient, const at::Tensor& weight,
                                        bool wants_weight, bool wants_bias);
 
-// While such an object exists, fp32 gradients are computed plane by plane as in bf16. So a census of an fp32 step sees the
-// library calls of a bf16 step. Applies to all threads.
+// While such an object exists, fp32 gradients are computed plane by plane as in bf16, in all threads. An fp32 step then makes
+// the library calls of a bf16 step, so that these calls can be counted in fp32.
 class CutAsInBf16 {
  public:
   CutAsInBf16() noexcept;

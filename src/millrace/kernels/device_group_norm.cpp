@@ -55,7 +55,7 @@ DeviceGroupNorm arguments(const at::Tensor& x, const at::Tensor& before, const a
 
 at::Tensor floats(at::IntArrayRef sizes, const at::Tensor& like) { return at::empty(sizes, like.options().dtype(at::kFloat)); }
 
-// `out` is written, in the layout of x.
+// Runs the kernel, which writes `out` in the layout of x.
 void run(DeviceGroupNorm args, const at::Tensor& x, const at::Tensor& statistics, const at::Tensor& out) {
   const at::Tensor scratch = floats({args.scratch_floats()}, x);
   args.statistics = statistics.mutable_data_ptr<float>();

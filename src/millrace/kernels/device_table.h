@@ -44,7 +44,7 @@ struct DeviceTable {
   // `losses`: the loss of each row; 0 for a row that does not count, NaN for a target that is not a class.
   void (*cross_entropy_forward)(const detail::CrossEntropy&, std::int64_t rows, float* losses, c10::DeviceIndex index);
   void (*cross_entropy_backward)(const detail::CrossEntropy&, std::int64_t rows, c10::DeviceIndex index);
-  // For tensors that are dense in any order.
+  // For tensors whose elements fill their memory without gaps, in any order of the dimensions.
   void (*pointwise)(Pointwise function, const detail::PointwiseArgs&, c10::DeviceIndex index);
   void (*rms_rows)(const DeviceRms&, c10::DeviceIndex index);
   void (*swiglu)(const DeviceSwiglu&, c10::DeviceIndex index);

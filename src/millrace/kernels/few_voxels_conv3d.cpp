@@ -53,7 +53,8 @@ at::Tensor volumes_of(const at::Tensor& rows, const Shape& shape) {
   return rows.view({shape.samples, shape.out[0], shape.out[1], shape.out[2], rows.size(1)}).permute({0, 4, 1, 2, 3});
 }
 
-// Adds the rows' elements, in fp32 and tap by tap, to the voxels from which rows_under_kernel() copied them.
+// Adds the rows' elements, in fp32, to the voxels from which rows_under_kernel() copied them. Handles one tap of the kernel at a
+// time.
 at::Tensor added_up(const at::Tensor& rows, const Shape& shape, const at::Tensor& like) {
   const std::int64_t around = 2 * shape.padding;
   const at::Tensor wide =

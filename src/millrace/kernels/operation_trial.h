@@ -48,7 +48,7 @@ void forget_implementations() noexcept;
 // A number that changes whenever a choice changes. Caches of an operation's results compare it.
 [[nodiscard]] std::uint64_t implementation_changes() noexcept;
 
-// Times of one call in a trial. Its key names the call: "weight_gradient bf16 2048x384x1536".
+// Times of one call in a trial. The keys of KnownTimes name the calls: "weight_gradient bf16 2048x384x1536".
 struct CallTime {
   double ours_ms = 0, library_ms = 0;
   bool disturbed = false;
