@@ -26,7 +26,8 @@ CrossEntropy::CrossEntropy(CrossEntropyOptions options) : options_(std::move(opt
                         "nn::CrossEntropy", "give 0 or more"});
   }
   if (!problems.empty()) throw ConfigError(std::move(problems));
-  if (!options_.class_weights.empty()) weights_ = at::tensor(options_.class_weights, at::kFloat);  // host: made once
+  if (!options_.class_weights.empty())
+    weights_ = at::tensor(options_.class_weights, at::kFloat);  // host: once, in the constructor
 }
 
 at::Tensor CrossEntropy::weights_for(const at::Tensor& logits) const {

@@ -120,13 +120,13 @@ Names names_of(const torch::nn::Module& module) {
   return wanted;
 }
 
-// For each tensor of the module, stores in Wanted::stored the tensor of the file that it takes. Returns the tensors of the file
-// that the module does not have.
+// For each tensor of the module, sets Wanted::stored to the tensor of the file from which it is loaded. Returns the tensors of
+// the file that the module does not have.
 std::vector<const Stored*> match(Names& wanted, const std::vector<Stored>& all) {
   std::vector<const Stored*> others;
   for (const Stored& tensor : all) {
     const auto found = wanted.find(tensor.name);
-    // A second tensor of the same name, by `rename`, counts as unexpected.
+    // If `rename` gives two tensors the same name, the second counts as unexpected.
     const bool is_other = found == wanted.end() || found->second.stored != nullptr;
     is_other ? others.push_back(&tensor) : static_cast<void>(found->second.stored = &tensor);
   }

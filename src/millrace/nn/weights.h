@@ -26,7 +26,7 @@ namespace millrace::nn {
 
 struct LoadOptions {
   // Only tensors whose names begin with `prefix` ("features.") are used, and the prefix is removed from their names. `prefix` is
-  // looked for in the file's names, and then in these names without the parts that wrappers add.
+  // looked for in the file's names; if no name begins with it, in the names without the parts that wrappers add.
   std::string prefix = "";
   // Maps the beginning of a name in the file, after `prefix`, to its beginning in the module: {{"conv1.", "first.conv."}}. If
   // several beginnings fit, the longest is replaced.

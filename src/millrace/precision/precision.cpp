@@ -71,8 +71,8 @@ std::string disagreement(const std::string& format, const Trials& fp32, const Tr
     return differs(format, "the loss" + of, half.loss, full.loss, kLossTolerance);
   if (relative_difference(half.gradient_norm, full.gradient_norm) > kNormTolerance)
     return differs(format, "the gradient's norm" + of, half.gradient_norm, full.gradient_norm, kNormTolerance);
-  // Checked before the cosine, because a message that names the parameter helps more. A library's fault may show in one round and
-  // not in the next.
+  // Checked before the cosine, because a message that names the parameter helps more. The worst round decides, because a
+  // library's fault may show in one round and not in the next.
   if (const Trial& worst = worst_of(narrow); !(worst.worst_gradient <= kWorstGradient)) {
     return "fp32: the gradient of " + worst.worst_parameter + of + " of a trial step in " + format + " is wrong by " +
            percent(worst.worst_gradient) + " of its size in fp32, at most " + percent(kWorstGradient) + " is allowed";

@@ -59,7 +59,7 @@ void find_bad_label(const at::Tensor& labels, std::int64_t classes, std::int64_t
   if (!labels.is_cpu()) return;
   const at::Tensor places = outside(labels, classes, ignore_index).nonzero();
   if (places.size(0) == 0) return;
-  const at::Tensor flat = labels.reshape({-1});  // host: labels on the CPU, and only for an error
+  const at::Tensor flat = labels.reshape({-1});  // host: the labels are on the CPU, and this runs only for an error
   const std::int64_t first = outside(flat, classes, ignore_index).nonzero()[0][0].item<std::int64_t>();
   const std::int64_t row = places.size(1) > 0 ? places[0][0].item<std::int64_t>() : 0;
   throw RowError({"label " + std::to_string(flat[first].item<std::int64_t>()) + " of row " + std::to_string(row) +
