@@ -18,7 +18,7 @@ namespace {
 
 constexpr double kFloor = 1e-8;  // keeps the logarithm of every rate finite
 constexpr std::int64_t kSums = 4;
-// Version 1 also counted units without an event, with up to 1 / ln 2, and counted units without a bin as 0.
+// Version 1 also counted units without an event, each with up to 1 / ln 2, and units without a bin, each as 0.
 constexpr int kVersion = detail::kMendedVersion;
 
 // A unit with NaN counts, so that NaN shows in the mean over the units.

@@ -235,7 +235,7 @@ struct Optimizer::Impl {
     if (shares != nullptr) spread();
   }
 
-  // Sends the new values of all parameters that had a gradient to all ranks.
+  // Sends to all ranks the new values of all parameters that had a gradient.
   void spread() const {
     std::vector<at::Tensor> values;
     std::vector<int> from;
@@ -285,7 +285,7 @@ struct Optimizer::Impl {
     return tensors;
   }
 
-  // Throws before anything is changed.
+  // Throws SnapshotError if `given` does not fit; called before anything is changed.
   void check(const Tensors& own, const State& given) const {
     const auto refuse = [](std::string what, const std::string& name) {
       throw SnapshotError({.what = std::move(what),

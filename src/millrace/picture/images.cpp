@@ -36,7 +36,7 @@ void check(const std::string& name, const Image& image, std::size_t number) {
     refuse(name, "has an invalid pixel size for " + who, "give a height and a width above 0, or leave the size out");
 }
 
-// Returns `fits`, but with rows of the height that the pixel size requires, unless the image would be too long.
+// Returns `fits`, but with rows of the height that the pixel size requires, or with lower rows if the image would be too high.
 Fits in_proportion(const Image& image, Fits fits, double greatest_height) {
   if (!image.size) return fits;
   const double wanted = static_cast<double>(fits.columns.zoom) / static_cast<double>(fits.columns.shrink) * image.size->height /

@@ -11,7 +11,7 @@
 
 namespace millrace::metrics::detail {
 
-// Double if the device has it, because a long sum of small numbers loses them in float.
+// Double if the device has it, because in float a long sum loses its small summands.
 at::Tensor zero_on(const at::Device& device) {
   const auto dtype = device::nature_of(device).has_double_sums ? at::kDouble : at::kFloat;
   return at::scalar_tensor(0.0, at::TensorOptions().dtype(dtype).device(device));
