@@ -20,7 +20,7 @@ using torch::autograd::variable_list;
 
 constexpr std::int64_t kBlocks = 1024;        // the most blocks in the first pass
 constexpr std::int64_t kOfBlock = 1 << 13U;   // the least number of elements for a block
-constexpr std::int64_t kMostChannels = 256;   // channels last: a block has a thread for each channel
+constexpr std::int64_t kMostChannels = 256;   // channels last: the most channels, because a block has a thread for each channel
 constexpr std::int64_t kMostSamples = 65535;  // limit of a launch's second dimension
 
 const float* address_or_null(const at::Tensor& x) { return x.defined() ? x.const_data_ptr<float>() : nullptr; }

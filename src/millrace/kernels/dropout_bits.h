@@ -1,4 +1,5 @@
-// The parameters of a dropout site for the map from element to random bit (detail/dropout_map.h), and its scalar reference.
+// The parameters of a dropout site for the map from element to random bit (detail/dropout_map.h), and the map's scalar
+// reference.
 #pragma once
 
 #include <ATen/core/Tensor.h>

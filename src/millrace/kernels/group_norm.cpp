@@ -185,7 +185,8 @@ class Norm {
     }
   }
 
-  // With n = (x - mean) * rate and the gradient u of n, the gradient of x is rate * (u - mean(u) - n * mean(u n)).
+  // Adds up the gradients of weight and bias, and sets the numbers of the second pass. With n = (x - mean) * rate and the
+  // gradient u of n, the gradient of x is rate * (u - mean(u) - n * mean(u n)).
   void take_sums(std::int64_t group, const float* weight, double* of_weight, double* of_bias) {
     const Channels channels = channels_of(group);
     double total = 0;

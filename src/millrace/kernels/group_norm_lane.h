@@ -106,9 +106,9 @@ template <class X>
 
 // The values of a channel that add() needs. n is the normed value, h the input of act.
 struct Known {
-  float origin = 0;            // forward pass
-  float scale = 0, shift = 0;  // backward pass: h = x * scale + shift
-  float rate = 0, centre = 0;  // backward pass: n = x * rate + centre
+  float origin = 0;            // for the forward pass
+  float scale = 0, shift = 0;  // for the backward pass: h = x * scale + shift
+  float rate = 0, centre = 0;  // for the backward pass: n = x * rate + centre
 };
 
 template <class X>

@@ -38,7 +38,7 @@ enum class Operation : std::uint8_t { MILLRACE_OPERATIONS(MILLRACE_LISTED) };
 inline constexpr auto kOperationNames = std::to_array<std::string_view>({MILLRACE_OPERATIONS(MILLRACE_NAMED)});
 #undef MILLRACE_NAMED
 inline constexpr std::size_t kOperations = kOperationNames.size();
-[[nodiscard]] std::string_view name_of(Operation operation) noexcept;  // as in "weight_gradient"
+[[nodiscard]] std::string_view name_of(Operation operation) noexcept;  // for example "weight_gradient"
 
 // The implementation for tensors of `type`, fp32 or bf16. Before a choice was made, this is LibTorch's for fp32 products and
 // Millrace's for all else. Any thread may call this function.

@@ -98,7 +98,7 @@ struct UpsampledConv3dFunction : torch::autograd::Function<UpsampledConv3dFuncti
 
 }  // namespace
 
-// Not tested for a GPU, whose library may have a faster transposed convolution.
+// True on the CPU only: a GPU was not tested, and its library may have a faster transposed convolution.
 bool transposes_upsampled(const at::Tensor& x) { return x.is_cpu() && x.numel() > 0; }
 
 at::Tensor upsampled_conv3d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {

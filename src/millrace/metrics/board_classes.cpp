@@ -79,7 +79,8 @@ void check_labels(const at::Tensor& predicted, const at::Tensor& labels, const C
                    "movedim(1, -1) makes of images [rows,classes,height,width]"});
 }
 
-// Returns how many classes rank above the label's class, in the order of argmax. NaN ranks above all numbers.
+// Returns how many classes of each row rank above the label's class. Of equal logits the first ranks higher, and NaN ranks above
+// all numbers, as in argmax.
 at::Tensor places(const at::Tensor& logits, const at::Tensor& labels) {
   const at::Tensor own = labels.clamp(0, logits.size(1) - 1).unsqueeze(1);
   const at::Tensor score = logits.gather(1, own);

@@ -37,9 +37,9 @@ struct LoadOptions {
 };
 
 struct LoadedWeights {
-  std::size_t taken = 0;                // number of tensors
-  std::vector<std::string> missing;     // names in the module; only if `strict` is false
-  std::vector<std::string> unexpected;  // names in the file; only if `strict` is false
+  std::size_t taken = 0;                // number of tensors that were loaded
+  std::vector<std::string> missing;     // names in the module that the file does not have; only if `strict` is false
+  std::vector<std::string> unexpected;  // names in the file that the module does not have; only if `strict` is false
   std::vector<std::string> notices;     // one line each: prefixes of wrappers, converted number formats, ignored tensors
 };
 
@@ -88,8 +88,8 @@ class FrozenImpl final : public Impl, public FrozenPart {
   void train(bool /*on*/ = true) override { Impl::train(false); }
 };
 
-// Holds a FrozenImpl, as torch::nn::Linear holds a LinearImpl. Its arguments are the file, the options, and then those of Impl's
-// constructor.
+// Holds a FrozenImpl, as torch::nn::Linear holds a LinearImpl. The arguments of its constructor are the file, the options, and
+// then those of Impl's constructor.
 template <class Impl>
 using Frozen = torch::nn::ModuleHolder<FrozenImpl<Impl>>;
 

@@ -40,7 +40,7 @@ Range range_of(const Axis& axis, const Span& span, bool air) {
   return {span.low - gap, span.high + gap};
 }
 
-// Adds the points of `run`, which lie in one column of pixels, reduced to at most four. The picture stays the same.
+// Adds at most four points in place of the points of `run`, which all lie in one column of pixels. The picture stays the same.
 void add_run(std::vector<Point>& points, std::span<const Point> run) {
   if (run.size() <= 4) {
     points.insert(points.end(), run.begin(), run.end());

@@ -30,7 +30,7 @@ at::Tensor strided_randn(at::IntArrayRef sizes, at::ScalarType type);
 
 // Runs `kernel` on the inputs and `reference` on fp64 copies of the inputs. The outputs of both must agree within `tolerance`,
 // and so must the gradients of all floating inputs. The backward passes begin with random gradients of all outputs; with
-// `strided`, these are non-contiguous tensors.
+// `strided`, these gradients are non-contiguous tensors.
 void expect_agreement(const Function& kernel, const Function& reference, const Tensors& inputs, double tolerance,
                       bool strided = false);
 
