@@ -156,7 +156,7 @@ class Board {
   static Json saved_of(const Entry& entry, const double* value);
   // Summary of the units of an add_bits_per_event().
   struct UnitCounts {
-    double mean = std::numeric_limits<double>::quiet_NaN();  // mean over the units that count
+    double mean = std::numeric_limits<double>::quiet_NaN();  // mean bits per event of the units that count
     // Numbers of units: those that count; those left out, because they have no event or no bin; those below 0, which count as 0.
     std::int64_t units = 0, left_out = 0, below_0 = 0;
     bool moved = false;  // the previous definition of the metric (Means::MetricVersion) gives another number
