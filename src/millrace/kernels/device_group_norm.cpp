@@ -125,7 +125,7 @@ DeviceNormed device_group_norm(const at::Tensor& x, const at::Tensor& before, co
            "device_group_norm takes (N, C, ...) and a number of groups that divides C");
   const auto fits = [&](const at::Tensor& one) { return !one.defined() || one.numel() == x.size(1); };
   MR_CHECK(weight.defined() == bias.defined() && fits(before) && fits(weight) && fits(bias),
-           "device_group_norm takes a number for each channel");
+           "device_group_norm takes weight, bias and `before` with a number for each channel");
   const OperationSpan span("millrace::group_norm", x);
   const variable_list both = DeviceGroupNormFunction::apply(x, optional(before), optional(weight), optional(bias), options);
   return {both[0], both[1]};

@@ -126,7 +126,7 @@ at::Tensor few_voxels_conv3d(const at::Tensor& x, const at::Tensor& weight, cons
   MR_CHECK(has_few_voxels(x, weight, bias, stride, padding), "few_voxels_conv3d has no kernel for these tensors");
   MR_CHECK(
       as_x.sizes() == weight.sizes() && as_x.scalar_type() == x.scalar_type() && as_x.is_contiguous() && !as_x.requires_grad(),
-      "few_voxels_conv3d takes the weight in the input's type a second time, without a graph");
+      "few_voxels_conv3d takes as_x, a copy of the weight in the type of x, without a graph");
   const OperationSpan span("millrace::few_voxels_conv3d", x, weight);
   return FewVoxelsConv3dFunction::apply(x, weight, as_x, stride, padding, optional(bias));
 }

@@ -385,7 +385,7 @@ at::Tensor group_norm_conv3d(const at::Tensor& x, const at::Tensor& weight, cons
     return at::conv3d(group_norm(x, weight, bias, options), conv_weight.to(x.scalar_type()), shift, kByOne, kByOne);
   }
   MR_CHECK(options.groups > 0 && x.size(1) % options.groups == 0 && weight.numel() == x.size(1) && bias.numel() == x.size(1),
-           "group_norm_conv3d takes a number of groups that divides the channels, and a weight and a bias for each of them");
+           "group_norm_conv3d takes a number of groups that divides C, and a weight and a bias for each channel");
   const OperationSpan span("millrace::group_norm_conv3d", x, conv_weight);
   return GroupNormConvolutionFunction::apply(x, weight, bias, conv_weight, conv_bias, options, lean);
 }

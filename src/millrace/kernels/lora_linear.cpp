@@ -275,7 +275,7 @@ struct LoraFunction : torch::autograd::Function<LoraFunction> {
 }  // namespace
 
 at::Tensor lora_linear(const at::Tensor& x, const std::vector<LoraWeights>& projections, double scale, const Dropout& site) {
-  MR_CHECK(has_decoder_kernels(x) && !projections.empty(), "lora_linear takes rows of fp32 or bf16, and projections");
+  MR_CHECK(has_decoder_kernels(x) && !projections.empty(), "lora_linear takes rows of fp32 or bf16, and at least one projection");
   Layout layout{.projections = {}, .scale = scale, .site = site};
   Tensors tensors;
   const auto place = [&](const at::Tensor& part) -> std::int64_t {

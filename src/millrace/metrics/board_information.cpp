@@ -144,7 +144,7 @@ void Board::add_saved_information(std::string_view name, const SavedJson& saved)
   if (sums.size() % kSums != 0) saved["sums"].refuse("4 sums for each unit");
   for (const Entry& known : entries_) {
     if (known.name == name && known.parts[0].numel() != static_cast<std::int64_t>(sums.size()))
-      saved["sums"].refuse("as many as an earlier entry of the same name has");
+      saved["sums"].refuse("as many numbers as an earlier entry of the same name has");
   }
   add_information(name, saved["overall"].text(), at::tensor(sums, at::kDouble).reshape({kSums, -1}));
 }

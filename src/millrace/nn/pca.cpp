@@ -161,8 +161,9 @@ ForegroundPca ForegroundPca::load(const std::filesystem::path& path) {
   ForegroundPca pca(mean, eigenvalues, vectors, n_fg);
   if (file.has("freq_mhz")) pca.freq_mhz = file.read("freq_mhz", 1);
   if (pca.freq_mhz.defined() && pca.freq_mhz.size(0) != f) {
-    throw DataError({"freq_mhz has " + std::to_string(pca.freq_mhz.size(0)) + " channels, mean_per_freq " + std::to_string(f),
-                     path.string(), kAgain});
+    throw DataError(
+        {"freq_mhz has " + std::to_string(pca.freq_mhz.size(0)) + " channels, but mean_per_freq has " + std::to_string(f),
+         path.string(), kAgain});
   }
   // Takes only the facts that the caller of save() gave, without the numbers that save() adds. So a run that saves and loads its
   // own components has the same state as before.
@@ -173,7 +174,7 @@ ForegroundPca ForegroundPca::load(const std::filesystem::path& path) {
 }
 
 void PcaFit::add(const at::Tensor& x) {
-  MR_CHECK(x.dim() >= 2 && x.is_floating_point(), "a PCA is fitted on real (..., F, P)");
+  MR_CHECK(x.dim() >= 2 && x.is_floating_point(), "a PCA is fitted on real numbers (..., F, P)");
   const at::Tensor planes = x.reshape({-1, x.size(-2), x.size(-1)});
   for (std::int64_t i = 0; i < planes.size(0); ++i) {  // converts one plane at a time to fp64
     at::Tensor d = planes[i].to(at::kCPU, at::kDouble);

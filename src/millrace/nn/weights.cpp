@@ -33,7 +33,7 @@ class WeightsFile {
  public:
   explicit WeightsFile(const std::filesystem::path& path) {
     if (std::filesystem::is_directory(path)) {
-      throw DataError({path.string() + " is a folder, and weights are read from a file", path.string(),
+      throw DataError({path.string() + " is a folder, but weights are read from a file", path.string(),
                        "if it is the folder of a run, write its weights to a file: millrace export --from " + path.string() +
                            " --to weights.safetensors"});
     }
@@ -155,10 +155,10 @@ std::string type_of(const at::Tensor& value) {
 // Says why a tensor can't be copied; "" if it can.
 std::string unlike(const Stored& stored, const at::Tensor& value) {
   const at::ScalarType type = scalar_type_of(stored.dtype);
-  if (!std::ranges::equal(stored.shape, value.sizes())) return to_text(stored.shape) + " in the file, " + shape_text(value);
+  if (!std::ranges::equal(stored.shape, value.sizes())) return to_text(stored.shape) + " in the file and " + shape_text(value);
   const bool is_alike = at::isFloatingType(type) == at::isFloatingType(value.scalar_type()) &&
                         at::isComplexType(type) == at::isComplexType(value.scalar_type());
-  return is_alike ? "" : std::string(name_of(stored.dtype)) + " in the file, " + type_of(value);
+  return is_alike ? "" : std::string(name_of(stored.dtype)) + " in the file and " + type_of(value);
 }
 
 struct Problems {

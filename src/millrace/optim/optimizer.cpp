@@ -294,13 +294,14 @@ struct Optimizer::Impl {
     };
     const Json algorithm = given.json.is_object() ? given.json.value("algorithm", Json()) : Json();
     if (algorithm != word_of(config.name)) {
-      refuse("the snapshot's optimiser is " + algorithm.dump() + ", the run's is \"" + word_of(config.name) + "\"", "algorithm");
+      refuse("the snapshot's optimiser is " + algorithm.dump() + ", but the run's is \"" + word_of(config.name) + "\"",
+             "algorithm");
     }
     for (const auto& [name, tensor] : own) {
       const auto found = given.tensors.find(name);
       if (found == given.tensors.end() || !found->second.defined()) refuse("the optimiser's state lacks a tensor", name);
       if (found->second.sizes() != tensor.sizes() || found->second.scalar_type() != tensor.scalar_type()) {
-        refuse("the optimiser's state has " + shape_of(found->second) + ", the model needs " + shape_of(tensor), name);
+        refuse("the optimiser's state has " + shape_of(found->second) + ", but the model needs " + shape_of(tensor), name);
       }
     }
     std::set<std::string> others;  // state of parameters that another rank updates

@@ -38,9 +38,9 @@ std::string shape_text(const at::Tensor& value) {
 
 void check_shapes(std::string_view metric, const char* first, const at::Tensor& x, const char* second, const at::Tensor& y) {
   if (x.defined() && y.defined() && x.sizes() == y.sizes()) return;
-  throw DataError({std::string(first) + " has shape " + shape_text(x) + ", " + second + " has shape " + shape_text(y),
+  throw DataError({std::string(first) + " has shape " + shape_text(x) + ", but " + second + " has shape " + shape_text(y),
                    "metric " + quoted(metric),
-                   "give both the same shape in prepare() or where they are made, e.g. with squeeze(1) or unsqueeze(1)"});
+                   "give both tensors the same shape in prepare() or where they are made, e.g. with squeeze(1) or unsqueeze(1)"});
 }
 
 void refuse(std::string_view metric, const std::string& what, const std::string& next) {
