@@ -135,7 +135,7 @@ struct DirectConv3dFunction : torch::autograd::Function<DirectConv3dFunction> {
     const at::Tensor &x = saved[0], &weight = saved[1], &more = saved[2];
     const at::Tensor gradient = gradients[0].contiguous(kLast);
     torch::autograd::variable_list result(4);
-    // The gradient of an input uses those channels of the flipped weights that belong to this input.
+    // For the gradient of an input, the flipped weights are cut to the channels of that input.
     const at::Tensor turned = weight.flip({2, 3, 4}).transpose(0, 1);
     if (context->needs_input_grad(0)) result[0] = convolve(gradient, {}, turned.narrow(0, 0, x.size(1)), {});
     if (more.defined() && context->needs_input_grad(3)) {

@@ -45,8 +45,8 @@ struct FrozenPart {
   Dropout site;
 };
 
-// Calls body for each projection that has an adapter, with the projection's first row and number of rows, the adapter's first
-// column and number of columns, and the index of the adapter's A in the list of adapters.
+// Calls body for each projection that has an adapter. The arguments are the projection's first row and number of rows, the
+// adapter's first column and number of columns, and the index of the adapter's A in the list of adapters.
 template <class Body>
 void each_adapter(const std::vector<std::int64_t>& outs, const std::vector<std::int64_t>& ranks, const Body& body) {
   std::int64_t row = 0, column = 0;

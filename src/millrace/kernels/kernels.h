@@ -30,8 +30,8 @@ struct Dropout {
   // The elements' numbers in the stream, as runs; empty if all numbers are consecutive. Runs are for a tensor that holds some
   // rows of a larger tensor, in any order. A run covers whole rows (of an attention's weights: whole heads).
   std::vector<IndexRun> runs = {};
-  // In a step that a device records: the address on the device of a detail::RecordedSite for each run. Kernels read key and
-  // first number there when they run. Null in other steps.
+  // In a step that a device records: the address on the device of a detail::RecordedSite for each run. When kernels run, they
+  // read key and first number from it. Null in other steps.
   const void* on_device = nullptr;
 };
 

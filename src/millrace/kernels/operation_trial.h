@@ -1,5 +1,5 @@
 // Decides which implementation an operation uses. The faster one depends on the CPU and the shape, so a run times both on its
-// own shapes before its first step. The run then keeps the faster implementation until its end, because the other one adds in
+// own shapes before its first step. The run then keeps the faster implementation until its end, because the slower one adds in
 // another order and would give other bits.
 #pragma once
 
@@ -45,7 +45,7 @@ inline constexpr std::size_t kOperations = kOperationNames.size();
 [[nodiscard]] Implementation implementation_of(Operation operation, c10::ScalarType type) noexcept;
 void choose_implementation(Operation operation, c10::ScalarType type, Implementation implementation) noexcept;
 void forget_implementations() noexcept;
-// A number that changes whenever a choice changes. Caches of an operation's results compare it.
+// A number that changes whenever a choice changes. Caches of an operation's results compare this number.
 [[nodiscard]] std::uint64_t implementation_changes() noexcept;
 
 // Times of one call in a trial. The keys of KnownTimes name the calls: "weight_gradient bf16 2048x384x1536".

@@ -143,7 +143,7 @@ class Board {
     // class, rows with NaN; hits of top k; the largest of -label, label, -id, id.
     std::vector<at::Tensor> parts;
     std::vector<std::string> terms = {};  // names of a total's terms
-    std::vector<Reading> readings = {};   // readings of the terms
+    std::vector<Reading> readings = {};   // the kind of each term: mean or log_mean
     Classification how = {};
     std::string overall = {};  // for bits per event; `parts` then holds 4 sums for each unit: mask, mask y, mask y ln r, mask r
   };

@@ -90,7 +90,7 @@ at::Tensor places(const at::Tensor& logits, const at::Tensor& labels) {
   return logits.size(1) - behind.sum(1);
 }
 
-// Makes a new table's zeros on the device that counts the table, so that nothing is copied to it.
+// Makes a new table's zeros on the device that counts the table, so that the zeros need no copy.
 void begin_on(std::vector<at::Tensor>& parts, const at::Device& device) {
   for (at::Tensor& part : parts) part = detail::integers_on(device, part.sizes());
 }
@@ -137,7 +137,7 @@ void Board::add_classification(const at::Tensor& predicted, const at::Tensor& la
   const auto classes = static_cast<std::int64_t>(full.classes.size());
   const at::Tensor scores = predicted.detach();
   const at::Tensor ids = (is_logits(scores) ? scores.argmax(-1) : scores.to(at::kLong)).reshape({-1});
-  // Waits for the copy only if it goes to the host, where `ids` are if a recipe copied its predictions there.
+  // If `ids` are on the host (a recipe copied its predictions to the host), waits for the copy of the labels.
   const at::Tensor truth = labels.detach().to(ids.options(), /*non_blocking=*/!ids.is_cpu()).reshape({-1});
   const auto is_class = [&](const at::Tensor& x) { return x.ge(0) & x.lt(classes); };
   const at::Tensor meant = truth.ne(full.ignore_index);
