@@ -92,7 +92,7 @@ std::vector<Planted> losses() {
        1,
        true},
       {"class_weights_of_wrong_length",
-       {"3 class weights, the logits have 2 classes", "nn::CrossEntropy", "one weight for each"},
+       {"3 class weights were given, but the logits have 2 classes", "nn::CrossEntropy", "one weight for each"},
        When::refused,
        2},
       {"softmax_before_the_loss", {"the output \"logits\" holds probabilities", "the values before a softmax"}, When::warned, 0},

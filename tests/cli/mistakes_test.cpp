@@ -179,14 +179,14 @@ void add_metrics(std::vector<Row>& rows) {
   add("measure_throws", "an empty histogram", "this is the text of the exception");
   add("metric_is_a_matrix", "the sum has shape [8,3], expected a scalar", "metric \"sure\"");
   add("metric_of_two_kinds", "the name is in use by a mean; a log_mean was added under it", "metric \"sure\"");
-  add("rate_of_numbers", "a rate counts true values, f32[8,3] was given", "metric \"sure\"");
+  add("rate_of_numbers", "a rate counts true values, but f32[8,3] was given", "metric \"sure\"");
   add("metric_named_as_the_loss", "the name is in use by a mean; a correlation was added under it", "metric \"val_main\"");
-  add("too_few_class_names", "2 names of classes, the logits [8,3] have 3", "metric \"confusion\"");
+  add("too_few_class_names", "2 names of classes were given, but the logits [8,3] have 3", "metric \"confusion\"");
   rows.push_back({"metrics_share_a_name", {"two metrics have this name", "metric \"accuracy\"", "another name"}});
   rows.push_back(
       {"regression_of_unlike_shapes",
-       {"the prediction has shape [8,3], the target has shape [8]", "recipe mistakes, measure(), validation batch 0"}});
-  rows.push_back({"labels_float_in_measure", {"labels are f32, class ids are integers", "recipe mistakes, measure(), " + batch}});
+       {"the prediction has shape [8,3], but the target has shape [8]", "recipe mistakes, measure(), validation batch 0"}});
+  rows.push_back({"labels_float_in_measure", {"are f32, but class ids are integers", "recipe mistakes, measure(), " + batch}});
   rows.push_back({"column_of_labels_flattened_in_the_loss",
                   {"[8,3] need labels of shape [8], the labels have shape [8,1]", "\"confusion\"", "measure(), " + batch}});
   rows.push_back(
@@ -236,7 +236,7 @@ void add_data(std::vector<Row>& rows) {
   rows.push_back(
       {"label_out_of_range", {"label 10 of row ", "is not one of the 3 classes 0..2", "sample 7", "batch 0", "label i64 [8]"}});
   rows.push_back({"label_out_of_range_in_validation", {"label -1 of row 2", "sample 2", "validation batch 0"}});
-  rows.push_back({"labels_i32", {"the labels are i32[8], a cross-entropy takes i64", batch, "convert them in prepare()"}});
+  rows.push_back({"labels_i32", {"the labels are i32[8], but a cross-entropy takes i64", batch, "convert them in prepare()"}});
   rows.push_back({"labels_in_a_column", {"[8,3] need labels of shape [8], the labels have shape [8,1]", batch, "squeeze(1)"}});
   rows.push_back({"not_a_number_in_the_data",
                   {"the first training batch gives no finite main: nan (field \"x\" of sample 5 is not finite)"},

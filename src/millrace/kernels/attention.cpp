@@ -89,7 +89,7 @@ void run(const detail::Attention& args, bool backward, const Form& form, const D
 }
 
 struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
-  // q, k and v are (B, T, H, D); or q alone is the packed (B, T, 3 H D) with `heads` heads.
+  // Either q, k and v are each (B, T, H, D), or q is the packed tensor (B, T, 3 H D) with `heads` heads, and k and v are absent.
   static at::Tensor forward(AutogradContext* context, const at::Tensor& q, const std::optional<at::Tensor>& k,
                             const std::optional<at::Tensor>& v, std::int64_t heads, const Dropout& site, const Form& form) {
     const at::Tensor packed = k ? at::Tensor() : q.contiguous();

@@ -10,8 +10,8 @@ namespace millrace::kernels {
 void changes_in_place(const at::Tensor& x);
 
 // Call this first in a backward pass whose gradients have no graph. Throws RecipeError if the caller wants to differentiate the
-// gradients again (create_graph), because the second derivatives would lack the part of this operation. `operation`: its name
-// for the message.
+// gradients again (create_graph), because the second derivatives would lack the part of this operation. The message contains
+// `operation`, the operation's name.
 void only_first_derivative(const char* operation);
 
 }  // namespace millrace::kernels

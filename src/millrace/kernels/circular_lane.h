@@ -12,7 +12,8 @@ namespace millrace::kernels::detail {
 // each other. In the padded volume, which has one more pixel on each side, pixels are `step` elements apart.
 struct PaddedVolume {
   std::int64_t samples, planes, depth, height, width, pixel, step;
-  std::int64_t padded_first, padded_stride;  // index of a sample's first plane; distance from one sample to the next
+  std::int64_t padded_first, padded_stride;  // in the padded volume: index of the first sample's first plane; distance from one
+                                             // sample to the next
   [[nodiscard]] C10_HOST_DEVICE std::int64_t row() const { return width * pixel; }
   [[nodiscard]] C10_HOST_DEVICE std::int64_t padded_row() const { return (width + 2) * step; }
   [[nodiscard]] C10_HOST_DEVICE std::int64_t padded_plane() const { return (depth + 2) * (height + 2) * padded_row(); }
@@ -22,8 +23,9 @@ struct PaddedVolume {
   return i < 0 ? i + size : i >= size ? i - size : i;
 }
 
-// Position i of a side of `size` appears times_shown() times in the padded volume: once as itself, and once more beyond each
-// edge at which it lies (both edges if size is 1). shown_at() returns the padded position of appearance `number`.
+// Position i along an axis of length `size` appears times_shown() times in the padded volume: once as itself, and once more
+// beyond each end of the axis at which it lies (both ends if size is 1). shown_at() returns the padded position of appearance
+// `number`.
 [[nodiscard]] C10_HOST_DEVICE inline int times_shown(std::int64_t i, std::int64_t size) {
   return 1 + (i == 0 ? 1 : 0) + (i == size - 1 ? 1 : 0);
 }
@@ -32,7 +34,7 @@ struct PaddedVolume {
   return i == 0 && number == 1 ? size + 1 : 0;
 }
 
-// Index of pixel (d, h, w) of a plane: in the padded volume, and in the plain one.
+// Index of the first element of pixel (d, h, w) of a plane: padded_place() in the padded volume, plain_place() in the plain one.
 [[nodiscard]] C10_HOST_DEVICE inline std::int64_t padded_place(const PaddedVolume& v, std::int64_t plane, std::int64_t d,
                                                                std::int64_t h, std::int64_t w) {
   const auto at = static_cast<std::uint32_t>(plane), of = static_cast<std::uint32_t>(v.planes);

@@ -111,7 +111,7 @@ void unpad(const Geometry& g, const T* in, T* out) {
   });
 }
 
-// Runs the device's kernel on the part of the padded volume that holds these channels.
+// Runs the device's kernel on the part of the padded volume that holds the channels of `g`.
 void run_on_device(const Geometry& g, const at::Tensor& in, const at::Tensor& out, bool backward) {
   const CircularPad args{
       .in = in.const_data_ptr(), .out = out.mutable_data_ptr(), .type = type_of(in), .volume = g, .backward = backward};

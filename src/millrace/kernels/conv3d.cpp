@@ -20,9 +20,11 @@ namespace millrace::kernels {
 namespace {
 
 constexpr auto kLast = at::MemoryFormat::ChannelsLast3d;
-constexpr std::int64_t kBand = 8;  // rows of a band: for each row of the result 1.25 rows of each plane are copied
+constexpr std::int64_t kBand = 8;  // most rows of a band; 8 rows need copies of 10 rows of each plane, 1.25 for each row of the
+                                   // result
 constexpr std::int64_t kCopiedWords =
-    // Numbers that a band copies. A band of a very wide volume has fewer rows, so that the band stays in the level 2 cache.
+    // The most numbers that a band copies. A band of a very wide volume has fewer rows, so that the band stays in the level 2
+    // cache.
     1 << 18;
 
 std::int64_t round_up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
@@ -92,7 +94,7 @@ struct ConvolutionSums {
   at::Tensor weight, bias;  // fp32
 };
 
-// Each thread sums its bands; then the threads' sums are added in order.
+// Returns the gradients of weight and bias. Each thread sums over its bands; then the threads' sums are added in order.
 ConvolutionSums weight_gradients(const at::Tensor& x, const at::Tensor& more, const at::Tensor& gradient) {
   detail::Conv3d a = arguments(x, more, gradient.size(1));
   a.out_gradient = gradient.const_data_ptr();
@@ -133,7 +135,7 @@ struct DirectConv3dFunction : torch::autograd::Function<DirectConv3dFunction> {
     const at::Tensor &x = saved[0], &weight = saved[1], &more = saved[2];
     const at::Tensor gradient = gradients[0].contiguous(kLast);
     torch::autograd::variable_list result(4);
-    // The gradient of each input uses its own channels of the flipped weights.
+    // For the gradient of an input, the flipped weights are cut to the channels of that input.
     const at::Tensor turned = weight.flip({2, 3, 4}).transpose(0, 1);
     if (context->needs_input_grad(0)) result[0] = convolve(gradient, {}, turned.narrow(0, 0, x.size(1)), {});
     if (more.defined() && context->needs_input_grad(3)) {

@@ -16,8 +16,8 @@ namespace {
 using Sizes = std::array<std::int64_t, 2>;
 constexpr std::int64_t kDepth = 2;  // the depth axis in (N, C, D, H, W)
 constexpr std::int64_t kBytesOfBf16 = 2;
-constexpr std::int64_t kTogetherBytes = std::int64_t{1}  // bytes of volumes that share a call; at this size the cost of the call
-                                                         // itself is negligible
+constexpr std::int64_t kTogetherBytes = std::int64_t{1}  // the most bytes of samples that share a call; at this size the cost of
+                                                         // the call itself is negligible
                                         << 20U;
 
 std::int64_t of_depth(at::IntArrayRef values) { return values[0]; }
@@ -62,8 +62,8 @@ class Sum {
         plane_(at::empty({weight.size(0), weight.size(1), weight.size(3), weight.size(4)}, weight.options())),
         weight_(at::zeros({weight.size(kDepth), weight.size(0), weight.size(1), weight.size(3), weight.size(4)}, at::kFloat)) {}
 
-  // Adds the gradients of some volumes, `at_a_time` planes at a time. The bias's gradient is computed together with plane
-  // `with_bias` of the kernel, which meets each plane of `gradient` once.
+  // Adds the gradients of some samples; each call of the library gets at most `at_a_time` planes. The bias's gradient is
+  // computed together with plane `with_bias` of the kernel, which meets each plane of `gradient` once.
   void add(const at::Tensor& x, const at::Tensor& gradient, std::int64_t at_a_time, std::int64_t with_bias) {
     const at::Tensor inputs = channels_behind(x), outputs = channels_behind(gradient);
     const at::Tensor &ones = how_.transposed ? inputs : outputs, &others = how_.transposed ? outputs : inputs;
@@ -124,11 +124,11 @@ ConvolutionWeights weights_by_planes(const at::Tensor& x, const at::Tensor& grad
     // unrolls all samples of a call and rounds the sum after each sample.
     const bool one_by_one = instructions() < InstructionSet::avx512;
     const std::int64_t samples = x.size(0);
-    // Counts bf16's bytes for fp32 too, so that a census of an fp32 step sees the calls of a bf16 step.
+    // Counts 2 bytes per element for fp32 too, so that an fp32 step makes the same library calls as a bf16 step (CutAsInBf16).
     const std::int64_t bytes = (x.numel() + gradient.numel()) / samples * kBytesOfBf16;
     const std::int64_t fit = one_by_one ? 1 : kTogetherBytes / std::max<std::int64_t>(1, bytes);
     const std::int64_t together = std::clamp<std::int64_t>(fit, 1, samples);
-    // No more planes than this can meet, so one call gets all of them.
+    // At most this many planes meet, so that one call gets all of them.
     const std::int64_t at_a_time = one_by_one ? 1 : x.size(kDepth) + gradient.size(kDepth);
     for (std::int64_t i = 0; i < samples; i += together) {
       const std::int64_t count = std::min(together, samples - i);

@@ -60,8 +60,8 @@ struct RmsRowsFunction : torch::autograd::Function<RmsRowsFunction> {
                                .epsilon = static_cast<float>(epsilon)};
     const detail::Table& table = detail::table();
     parallel(rows, [&](std::int64_t begin, std::int64_t end) { table.rms_rows_forward(args, begin, end); });
-    // Saves y instead of the sum if x * rate can be computed back from y. The next product keeps y in any case, and in 16 bits y
-    // is smaller than the sum.
+    // Saves y instead of the sum if x * rate can be computed back from y. This saves memory, because the matrix product that
+    // follows keeps y in any case, and in 16 bits y is smaller than the sum.
     const bool keeps_y = has_inverse(scale);
     context->save_for_backward({keeps_y ? at::Tensor() : sum, keeps_y ? y : at::Tensor(), rates, scale});
     context->saved_data["x_type"] = static_cast<std::int64_t>(x.scalar_type());
@@ -125,7 +125,7 @@ struct RmsRowsFunction : torch::autograd::Function<RmsRowsFunction> {
   }
 
  private:
-  // True if x is the result of another norm of this kind. That norm may have saved x for its backward pass.
+  // True if x is the result of another RmsRowsFunction, which may have saved x for its backward pass.
   static bool is_kept_result(const at::Tensor& x) {
     return dynamic_cast<const torch::autograd::CppNode<RmsRowsFunction>*>(x.grad_fn().get()) != nullptr;
   }
@@ -142,7 +142,7 @@ at::Tensor given_up(const at::Tensor& x) {
   return x.detach();
 }
 
-// `out` is half as wide as x; if there is a gradient, it is as wide as x.
+// `out` is half as wide as x in the forward pass, and as wide as x in the backward pass, which has a `gradient`.
 void run_swiglu(const at::Tensor& x, const at::Tensor& gradient, const at::Tensor& out) {
   const detail::Swiglu args{.x = x.const_data_ptr(),
                             .gradient = data_of(gradient),

@@ -35,9 +35,9 @@ at::Tensor swiglu_linear(const at::Tensor& packed, const at::Tensor& weight);
 // (T, D / 2), given as fp32 cos and sin: each pair (i, i + D / 2) of a head is rotated as a point of the plane. A contiguous qkv
 // is rotated in place: no other code may read it afterwards.
 at::Tensor rotary_attention_packed(const at::Tensor& qkv, const at::Tensor& cos, const at::Tensor& sin, std::int64_t heads);
-// The same attention for a single query of each row: q (B, 1, H D) at `positions` (B, int64), with keys and values kv (B, T, 2 H
-// D). Keys after a query's position are masked. The result is (B, 1, H D). A contiguous kv is rotated in place, and the last
-// backward pass overwrites kv unless it is a leaf, so no other code may read kv afterwards.
+// The attention of rotary_attention_packed() for a single query of each row: q (B, 1, H D) at `positions` (B, int64), with keys
+// and values kv (B, T, 2 H D). Keys after a query's position are masked. The result is (B, 1, H D). A contiguous kv is rotated
+// in place, and the last backward pass overwrites kv unless it is a leaf, so no other code may read kv afterwards.
 at::Tensor rotary_attention_at(const at::Tensor& q, const at::Tensor& kv, const at::Tensor& positions, const at::Tensor& cos,
                                const at::Tensor& sin, std::int64_t heads);
 

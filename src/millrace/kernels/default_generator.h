@@ -7,8 +7,7 @@
 
 namespace millrace::kernels {
 
-// After this call the device's default generator produces the numbers of this seed. Only the host works; the call waits for no
-// device.
+// Seeds the device's default generator. Only the host works, and it does not wait for the device.
 void seed_default_generator(c10::Device device, std::uint64_t seed);
 
 }  // namespace millrace::kernels

@@ -121,7 +121,7 @@ struct DeviceSwigluFunction : torch::autograd::Function<DeviceSwigluFunction> {
 };
 
 struct DeviceTurnFunction : torch::autograd::Function<DeviceTurnFunction> {
-  // Turns x (B, T, H, w) and writes it to `out`, which may be x.
+  // Rotates x (B, T, H, w) by the angles of its rows and writes the result to `out`, which may be x.
   static void turn(const at::Tensor& x, const at::Tensor& out, const at::Tensor& cos, const at::Tensor& sin, bool back) {
     table_for(x).turn({.x = x.const_data_ptr(),
                        .out = out.mutable_data_ptr(),

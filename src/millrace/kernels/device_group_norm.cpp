@@ -20,7 +20,7 @@ using torch::autograd::variable_list;
 
 constexpr std::int64_t kBlocks = 1024;        // the most blocks in the first pass
 constexpr std::int64_t kOfBlock = 1 << 13U;   // the least number of elements for a block
-constexpr std::int64_t kMostChannels = 256;   // channels last: a block has a thread for each channel
+constexpr std::int64_t kMostChannels = 256;   // channels last: the most channels, because a block has a thread for each channel
 constexpr std::int64_t kMostSamples = 65535;  // limit of a launch's second dimension
 
 const float* address_or_null(const at::Tensor& x) { return x.defined() ? x.const_data_ptr<float>() : nullptr; }
@@ -55,7 +55,7 @@ DeviceGroupNorm arguments(const at::Tensor& x, const at::Tensor& before, const a
 
 at::Tensor floats(at::IntArrayRef sizes, const at::Tensor& like) { return at::empty(sizes, like.options().dtype(at::kFloat)); }
 
-// `out` is written, in the layout of x.
+// Runs the kernel, which writes `out` in the layout of x.
 void run(DeviceGroupNorm args, const at::Tensor& x, const at::Tensor& statistics, const at::Tensor& out) {
   const at::Tensor scratch = floats({args.scratch_floats()}, x);
   args.statistics = statistics.mutable_data_ptr<float>();
@@ -125,7 +125,7 @@ DeviceNormed device_group_norm(const at::Tensor& x, const at::Tensor& before, co
            "device_group_norm takes (N, C, ...) and a number of groups that divides C");
   const auto fits = [&](const at::Tensor& one) { return !one.defined() || one.numel() == x.size(1); };
   MR_CHECK(weight.defined() == bias.defined() && fits(before) && fits(weight) && fits(bias),
-           "device_group_norm takes a number for each channel");
+           "device_group_norm takes weight, bias and `before` with a number for each channel");
   const OperationSpan span("millrace::group_norm", x);
   const variable_list both = DeviceGroupNormFunction::apply(x, optional(before), optional(weight), optional(bias), options);
   return {both[0], both[1]};

@@ -16,9 +16,9 @@ struct DeviceNormed {
   // of x.
   at::Tensor x;
 };
-// group_norm() of x + before on such a device. `before` (C), fp32, is a bias that x lacks, or undefined. No separate pass adds
-// it, and its gradient comes from sums that the norm computes in any case. Forward: one pass over x for the statistics and one
-// for the result. Backward: two passes over x and the gradient.
+// group_norm() of x + before on a device other than the CPU. `before` (C), fp32, is a bias that x lacks, or undefined. No
+// separate pass adds `before`, and its gradient comes from sums that the norm computes in any case. Forward: one pass over x for
+// the statistics and one for the result. Backward: two passes over x and the gradient.
 [[nodiscard]] DeviceNormed device_group_norm(const at::Tensor& x, const at::Tensor& before, const at::Tensor& weight,
                                              const at::Tensor& bias, const GroupNormOptions& options);
 

@@ -22,7 +22,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Returns the parts in this type, one after the other along dimension 0.
+// Returns the parts in `type`, one after the other along dimension 0.
 at::Tensor gathered(at::TensorList parts, at::ScalarType type) {
   if (const at::Tensor block = block_of(parts); block.defined()) return block.to(type);
   std::vector<std::int64_t> sizes = parts.front().sizes().vec();
@@ -45,7 +45,8 @@ struct FrozenPart {
   Dropout site;
 };
 
-// Calls body(projection's first row, its rows, its adapter's first column, its columns, number of the adapter's A).
+// Calls body for each projection that has an adapter. The arguments are the projection's first row and number of rows, the
+// adapter's first column and number of columns, and the index of the adapter's A in the list of adapters.
 template <class Body>
 void each_adapter(const std::vector<std::int64_t>& outs, const std::vector<std::int64_t>& ranks, const Body& body) {
   std::int64_t row = 0, column = 0;
@@ -60,8 +61,8 @@ void each_adapter(const std::vector<std::int64_t>& outs, const std::vector<std::
   }
 }
 
-// Returns a matrix for all adapters: scale * B of an adapter stands in the rows of the adapter's outputs and the columns of its
-// narrow product. The rest is zero.
+// Returns one matrix for all adapters: it holds scale * B of each adapter, in the rows of the adapter's outputs and the columns
+// of the adapter's narrow product. The rest is zero.
 at::Tensor spread_out(const FrozenPart& frozen, at::TensorList adapters, at::ScalarType type) {
   std::int64_t columns = 0;
   for (const std::int64_t rank : frozen.ranks) columns += rank;
@@ -121,7 +122,7 @@ struct DeviceLora : torch::autograd::Function<DeviceLora> {
     const at::Tensor dy = gradients[0].reshape({-1, gradients[0].size(-1)});
     const at::Tensor& weight = saved[0];
     const auto adapters = 2 * std::count_if(ranks.begin(), ranks.end(), [](std::int64_t rank) { return rank > 0; });
-    // Two more: for x and for the frozen part, which gets no gradient.
+    // The function has two more inputs: x, and the frozen part, which gets no gradient.
     variable_list result(static_cast<std::size_t>(adapters) + 2);
     at::Tensor dx = context->needs_input_grad(0) ? at::mm(dy, weight) : at::Tensor();
     if (adapters > 0) {

@@ -1,5 +1,6 @@
-// Kernels of devices other than the CPU. The device's plugin (device/cuda/*.cu) holds their loops and launches. Their arithmetic
-// is in headers of this folder, which the tests run on the CPU. A device without a table uses LibTorch's operations.
+// Kernels of devices other than the CPU. The loops and launches of the kernels are in the device's plugin (device/cuda/*.cu).
+// The arithmetic of the kernels is in headers of this folder, which the tests run on the CPU. A device without a table uses
+// LibTorch's operations.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -28,7 +29,7 @@ struct CircularPad {
 enum class Pointwise : std::uint8_t { smooth_leaky, quick_gelu };
 
 // Only plain structs cross to the plugin. Launches go to the current stream of device `index`. Tensors are contiguous and have
-// one of the types of detail::Type. `recorded` points to the site's key and first number in the device's memory. The kernel of a
+// one of the types of detail::Type. `recorded` points to the site's key and first number in the device's memory; the kernel of a
 // recorded step reads both when it runs. If `recorded` is null, the kernel uses the values of `keep`.
 struct DeviceTable {
   using Site = const detail::RecordedSite*;
@@ -44,7 +45,7 @@ struct DeviceTable {
   // `losses`: the loss of each row; 0 for a row that does not count, NaN for a target that is not a class.
   void (*cross_entropy_forward)(const detail::CrossEntropy&, std::int64_t rows, float* losses, c10::DeviceIndex index);
   void (*cross_entropy_backward)(const detail::CrossEntropy&, std::int64_t rows, c10::DeviceIndex index);
-  // For tensors that are dense in any order.
+  // For tensors whose elements fill their memory without gaps, in any order of the dimensions.
   void (*pointwise)(Pointwise function, const detail::PointwiseArgs&, c10::DeviceIndex index);
   void (*rms_rows)(const DeviceRms&, c10::DeviceIndex index);
   void (*swiglu)(const DeviceSwiglu&, c10::DeviceIndex index);

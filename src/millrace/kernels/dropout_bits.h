@@ -1,4 +1,5 @@
-// The parameters of a dropout site for the map from element to random bit (detail/dropout_map.h), and its scalar reference.
+// The parameters of a dropout site for the map from element to random bit (detail/dropout_map.h), and the map's scalar
+// reference.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,7 +12,7 @@
 
 namespace millrace::kernels {
 
-// An element is dropped if its 16 random bits are below this: 0 keeps all elements, 65536 drops all.
+// Returns a threshold: an element is dropped if its 16 random bits are below it. 0 keeps all elements, 65536 drops all.
 [[nodiscard]] inline std::uint32_t dropout_threshold(double p) noexcept {
   return p >= 1.0 ? 65536U : p <= 0.0 ? 0U : static_cast<std::uint32_t>(std::lround(p * 65536.0));
 }

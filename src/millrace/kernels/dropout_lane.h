@@ -1,5 +1,5 @@
 // The work of a device's thread in a dropout: it computes one block of random numbers and handles the eight elements that the
-// block decides. g++ and nvcc both compile this file, and it gives the same numbers as the CPU's kernels, to the bit.
+// block decides. g++ and nvcc both compile this file. The results equal those of the CPU's kernels, to the bit.
 #pragma once
 
 #include <c10/macros/Macros.h>

@@ -53,7 +53,8 @@ at::Tensor volumes_of(const at::Tensor& rows, const Shape& shape) {
   return rows.view({shape.samples, shape.out[0], shape.out[1], shape.out[2], rows.size(1)}).permute({0, 4, 1, 2, 3});
 }
 
-// Adds the rows' elements, in fp32 and tap by tap, to the voxels from which rows_under_kernel() copied them.
+// Adds the rows' elements, in fp32, to the voxels from which rows_under_kernel() copied them. Handles one tap of the kernel at a
+// time.
 at::Tensor added_up(const at::Tensor& rows, const Shape& shape, const at::Tensor& like) {
   const std::int64_t around = 2 * shape.padding;
   const at::Tensor wide =
@@ -125,7 +126,7 @@ at::Tensor few_voxels_conv3d(const at::Tensor& x, const at::Tensor& weight, cons
   MR_CHECK(has_few_voxels(x, weight, bias, stride, padding), "few_voxels_conv3d has no kernel for these tensors");
   MR_CHECK(
       as_x.sizes() == weight.sizes() && as_x.scalar_type() == x.scalar_type() && as_x.is_contiguous() && !as_x.requires_grad(),
-      "few_voxels_conv3d takes the weight in the input's type a second time, without a graph");
+      "few_voxels_conv3d takes as_x, a copy of the weight in the type of x, without a graph");
   const OperationSpan span("millrace::few_voxels_conv3d", x, weight);
   return FewVoxelsConv3dFunction::apply(x, weight, as_x, stride, padding, optional(bias));
 }

@@ -7,7 +7,7 @@
 
 namespace millrace::kernels {
 
-// Differentiable. But `quick` is differentiable only once, because a kernel of Millrace computes it.
+// GELU of this kind. Differentiable, but `quick` only once, because a kernel of Millrace computes it.
 at::Tensor gelu(const at::Tensor& x, Gelu kind);
 
 // linear() (kernels.h) of gelu(x, kind). x (..., in) is fp32 or bf16 on the CPU. weight (out, in) and bias (out) are fp32 leaves;

@@ -31,11 +31,12 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Threads share the work by segments. Segments depend on sizes only, so that a sum has the same bits for any number of threads.
-// contiguous: positions of one channel in a segment, which then stays in the first cache
+// Threads share the work by segments. The size of a segment depends only on the tensor's sizes, so that a sum has the same bits
+// for any number of threads.
+// Contiguous: number of positions of one channel in a segment, which then stays in the level 1 cache.
 constexpr std::int64_t kChannelSegment = 4096;
 // Channels last: a sample has kVolumeSegments segments, but fewer if segments would be too small for a thread, and more if
-// segments would not stay in the second cache.
+// segments would not stay in the level 2 cache.
 constexpr std::int64_t kVolumeSegments = 32;
 constexpr std::int64_t kFewestElements = 1 << 13U;
 constexpr std::int64_t kMostElements = 1 << 16U;
@@ -139,7 +140,7 @@ class Norm {
     return static_cast<double>(width * a_.positions);
   }
 
-  // Calls body(sum, other sum, positions) for each segment of a channel.
+  // Calls body(first sum, second sum, number of positions) for each segment of a channel.
   template <class Body>
   void for_each_segment(std::int64_t channel, const Body& body) const {
     for (std::int64_t s = 0; s < a_.segments; ++s) {
@@ -174,7 +175,7 @@ class Norm {
     statistics[a_.samples * groups_ + group] = static_cast<float>(1.0 / std::sqrt(squares / elements_of_group() + epsilon));
   }
 
-  // x * scale + shift = (x - mean) * rate * weight + bias.
+  // Sets scale and shift for the channels of a group: x * scale + shift = (x - mean) * rate * weight + bias.
   void spread(std::int64_t group, const float* weight, const float* bias) {
     const Channels channels = channels_of(group);
     for (std::int64_t c = channels.first; c < channels.last; ++c) {
@@ -184,7 +185,8 @@ class Norm {
     }
   }
 
-  // With n = (x - mean) * rate and the gradient u of n, the gradient of x is rate * (u - mean(u) - n * mean(u n)).
+  // Adds up the gradients of weight and bias, and sets the numbers of the second pass. With n = (x - mean) * rate and the
+  // gradient u of n, the gradient of x is rate * (u - mean(u) - n * mean(u n)).
   void take_sums(std::int64_t group, const float* weight, double* of_weight, double* of_bias) {
     const Channels channels = channels_of(group);
     double total = 0;
@@ -206,8 +208,8 @@ class Norm {
     std::fill(offset_.begin() + channels.first, offset_.begin() + channels.last, static_cast<float>(offset));
   }
 
-  // Contiguous volumes with enough groups for all threads: each group goes through both passes while it is in the cache.
-  // Otherwise the whole tensor goes through the first pass and then through the second.
+  // In contiguous volumes with enough groups for all threads, each group goes through both passes while it is in the cache. In
+  // other volumes the whole tensor goes through the first pass and then through the second.
   template <class Pass, class Between>
   void in_two_passes(Pass first, Pass second, const Between& between) {
     const std::int64_t pairs = a_.samples * groups_;
@@ -335,7 +337,7 @@ struct GroupNormConvolutionFunction : torch::autograd::Function<GroupNormConvolu
     const at::Tensor &x = tensors[0], &weight = tensors[4], &bias = tensors[5];
     const at::Tensor cast = weight.to(x.scalar_type());
     variable_list result(7);
-    // These gradients are computed first, because only they need the norm's result.
+    // The gradients of the convolution's weight and bias are computed first, because only they need the norm's result.
     if (context->needs_input_grad(3) || context->needs_input_grad(4)) {
       const at::Tensor normed = tensors.size() > kNormed
                                     ? tensors[kNormed]
@@ -383,7 +385,7 @@ at::Tensor group_norm_conv3d(const at::Tensor& x, const at::Tensor& weight, cons
     return at::conv3d(group_norm(x, weight, bias, options), conv_weight.to(x.scalar_type()), shift, kByOne, kByOne);
   }
   MR_CHECK(options.groups > 0 && x.size(1) % options.groups == 0 && weight.numel() == x.size(1) && bias.numel() == x.size(1),
-           "group_norm_conv3d takes a number of groups that divides the channels, and a weight and a bias for each of them");
+           "group_norm_conv3d takes a number of groups that divides C, and a weight and a bias for each channel");
   const OperationSpan span("millrace::group_norm_conv3d", x, conv_weight);
   return GroupNormConvolutionFunction::apply(x, weight, bias, conv_weight, conv_bias, options, lean);
 }

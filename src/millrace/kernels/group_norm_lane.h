@@ -91,8 +91,8 @@ struct Moments {
   return sample * a.channels * a.positions;
 }
 
-// The first element of each channel. A thread subtracts it before it adds squares, so that the sums lose no digits if the mean
-// is large.
+// Returns the first element of a channel. Threads subtract it from the channel's elements before they add squares, so that the
+// sums lose no digits if the mean is large.
 template <class X>
 [[nodiscard]] C10_HOST_DEVICE float origin_of(const DeviceGroupNorm& a, std::int64_t sample, std::int64_t channel) {
   const X* const x = static_cast<const X*>(a.x) + elements_of(a, sample);
@@ -106,9 +106,9 @@ template <class X>
 
 // The values of a channel that add() needs. n is the normed value, h the input of act.
 struct Known {
-  float origin = 0;            // forward pass
-  float scale = 0, shift = 0;  // backward pass: h = x * scale + shift
-  float rate = 0, centre = 0;  // backward pass: n = x * rate + centre
+  float origin = 0;            // for the forward pass
+  float scale = 0, shift = 0;  // for the backward pass: h = x * scale + shift
+  float rate = 0, centre = 0;  // for the backward pass: n = x * rate + centre
 };
 
 template <class X>
@@ -148,7 +148,7 @@ C10_HOST_DEVICE inline void add(const DeviceGroupNorm& a, const Known& known, fl
   return {scale, (a.bias == nullptr ? 0.0F : a.bias[channel]) - mean_in_x(a, channel, mean) * scale, 0.0F, 0.0F};
 }
 
-// `gradient` and `product` are means over the group: of the gradient of n, and of that gradient times n.
+// `gradient` is the group's mean of the gradient of n, and `product` is the group's mean of that gradient times n.
 [[nodiscard]] C10_HOST_DEVICE inline ChannelNumbers numbers_backward(const DeviceGroupNorm& a, std::int64_t channel, float mean,
                                                                      float rate, float gradient, float product) {
   ChannelNumbers n = numbers_forward(a, channel, mean, rate);
@@ -157,8 +157,8 @@ C10_HOST_DEVICE inline void add(const DeviceGroupNorm& a, const Known& known, fl
   return n;
 }
 
-// The sum over a channel's positions of the gradient of x, without `more`: the gradient of `before`. `sum` is that of u,
-// `gradient` the group's mean as in numbers_backward().
+// Returns the gradient of `before` for a channel: the sum of the gradient of x, without `more`, over the channel's positions.
+// `sum` is the channel's sum of u; `gradient` is the group's mean as in numbers_backward().
 [[nodiscard]] C10_HOST_DEVICE inline float gradient_of_before(const ChannelNumbers& n, float sum, float positions, float distance,
                                                               float rate, float gradient) {
   return n.scale * sum + positions * (n.factor * distance - rate * gradient);

@@ -30,8 +30,8 @@ struct Dropout {
   // The elements' numbers in the stream, as runs; empty if all numbers are consecutive. Runs are for a tensor that holds some
   // rows of a larger tensor, in any order. A run covers whole rows (of an attention's weights: whole heads).
   std::vector<IndexRun> runs = {};
-  // In a step that a device records: the address on the device of a detail::RecordedSite for each run. Kernels read key and
-  // first number there when they run. Null in other steps.
+  // In a step that a device records: the address on the device of a detail::RecordedSite for each run. When kernels run, they
+  // read key and first number from it. Null in other steps.
   const void* on_device = nullptr;
 };
 
@@ -75,17 +75,17 @@ at::Tensor gelu_dropout(const at::Tensor& x, const Dropout& dropout);
 std::pair<at::Tensor, at::Tensor> cross_entropy_sum(const at::Tensor& logits, const at::Tensor& target,
                                                     std::int64_t ignore_index = -100);
 
-// x W^T + b for bf16 x and fp32 weights. The weight is copied to bf16 once per step, when the tensor's version counter has
-// changed. The weight's gradient is summed in fp32. x (..., in), weight (out, in), bias (out) or undefined. Each of the three
-// products (forward, gradient of x, gradient of the weight) uses the implementation that operation_trial.h selects. If all three
-// are LibTorch's, in fp32, this is at::linear.
+// x W^T + b for x in bf16 or fp32 and fp32 weights. If x is bf16, the weight is copied to bf16 once per step, when the tensor's
+// version counter has changed. The weight's gradient is summed in fp32. x (..., in), weight (out, in), bias (out) or undefined.
+// Each of the three products (forward, gradient of x, gradient of the weight) uses the implementation that operation_trial.h
+// selects. In fp32, if LibTorch computes all three products, this is at::linear.
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
 // Several linear layers of one input as one product. Their results stand side by side in the last dimension. weights: (out_i,
 // in); biases: (out_i) for each weight, or an empty list.
 at::Tensor linear_packed(const at::Tensor& x, at::TensorList weights, at::TensorList biases);
 // Call this after a step of ATen's fused optimisers, which write parameters without raising their version counters. linear()
 // copies the weights again after each backward pass. But if a forward pass ran between the backward pass and the step, linear()
-// would miss the step without this call.
+// would continue with the copies from before the step without this call.
 void weights_changed(at::TensorList weights);
 // Number of bf16 copies of weights held now. The copy of a freed weight is freed at the latest when the next copy is made.
 [[nodiscard]] std::size_t weight_copies();

@@ -23,8 +23,8 @@ struct Lerp {
   const float* weight;  // in the device's memory
 };
 
-// A launch has up to kLerpBlocks blocks along its first dimension, and a pair of tensors for each index of its second. For
-// larger tensors, threads loop.
+// A launch has up to kLerpBlocks blocks along its first dimension, and one pair of tensors for each index of its second
+// dimension. If the tensors are larger, each thread loops over several elements.
 inline constexpr std::int64_t kLerpThreads = 256, kLerpBlocks = 512;
 
 // The formula of at::lerp, which is exact at weight 0 and at weight 1.

@@ -56,8 +56,8 @@ struct Layout {
   std::int64_t width = 0, rank = 0;  // total width of the results, total rank of the adapters
 };
 
-// Returns a matrix for all adapters: scale * B of an adapter stands in the rows of the adapter's outputs and the columns of its
-// narrow product. The rest is zero.
+// Returns one matrix for all adapters: it holds scale * B of each adapter, in the rows of the adapter's outputs and the columns
+// of the adapter's narrow product. The rest is zero.
 template <class T>
 void spread(const Layout& layout, at::TensorList tensors, T* out) {
   std::int64_t row = 0, column = 0;
@@ -101,8 +101,8 @@ at::Tensor dropped(const at::Tensor& x, const at::Tensor& out, const Dropout& si
   return to;
 }
 
-// Number of rows that are dropped and multiplied at a time. So few rows stay in the cache, and no dropped copy of all rows is in
-// memory.
+// Number of rows to which dropout and a product are applied at a time. So few rows stay in the cache, and memory never holds a
+// dropped copy of all rows.
 constexpr std::int64_t kRows = 256;
 
 // dx += dropout(dnarrow A).
@@ -192,7 +192,8 @@ struct LoraFunction : torch::autograd::Function<LoraFunction> {
         return one.*place >= 0 && context->needs_input_grad(static_cast<std::size_t>(one.*place) + 1);
       });
     };
-    // This part uses temporary memory, so it comes before the gradient of x is allocated.
+    // The gradients of adapters, weights and biases come first, because they need temporary memory, and the gradient of x is not
+    // allocated yet.
     at::Tensor dnarrow;
     if (layout.rank > 0 && (wants_x || wants(&ProjectionInputs::a))) dnarrow = at::mm(dy, b);
     if (wants(&ProjectionInputs::a)) {
@@ -274,7 +275,7 @@ struct LoraFunction : torch::autograd::Function<LoraFunction> {
 }  // namespace
 
 at::Tensor lora_linear(const at::Tensor& x, const std::vector<LoraWeights>& projections, double scale, const Dropout& site) {
-  MR_CHECK(has_decoder_kernels(x) && !projections.empty(), "lora_linear takes rows of fp32 or bf16, and projections");
+  MR_CHECK(has_decoder_kernels(x) && !projections.empty(), "lora_linear takes rows of fp32 or bf16, and at least one projection");
   Layout layout{.projections = {}, .scale = scale, .site = site};
   Tensors tensors;
   const auto place = [&](const at::Tensor& part) -> std::int64_t {

@@ -46,7 +46,8 @@ detail::NormBackward from_row(detail::NormBackward args, std::int64_t row) {
   return args;
 }
 
-// Calls launch(args, rows, place) for the rows of each run of the site, in order.
+// Calls launch(args, rows, there) for the rows of each run of the site, in order; `there` is the run's RecordedSite on the
+// device, or null.
 template <class Args, class Launch>
 void over_rows(const Args& whole, const Dropout& site, std::int64_t rows, const Launch& launch) {
   each_run(site, rows * whole.width, [&](const DropoutRun& stretch, DeviceTable::Site there) {
@@ -155,7 +156,7 @@ struct NormFunction : torch::autograd::Function<NormFunction> {
     return {residual_gradient, branch_gradient, totals[0], totals[1], {}, {}, {}, {}};
   }
 
-  // Both functions return (2, parts, width): summands of the gradients of weight and bias.
+  // This function and backward_on_cpu() return (2, parts, width): summands of the gradients of weight and bias.
   static at::Tensor backward_on_device(detail::NormBackward args, const at::Tensor& y_gradient, at::ScalarType y_type,
                                        const Dropout& site, const at::Tensor& sum) {
     const std::int64_t at_once = args.width <= 512 ? 528 : 396;  // as many blocks as an H100 runs at the same time

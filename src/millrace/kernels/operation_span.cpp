@@ -7,7 +7,7 @@
 namespace millrace::kernels {
 
 void OperationSpan::begin(at::StepCallbacks callbacks, const char* name, std::span<const at::Tensor* const> inputs) {
-  // May end before the operation, because the profiler's callbacks read the values only at the start.
+  // The values may be destroyed before the operation ends, because the profiler's callbacks read them only at the start.
   std::vector<c10::IValue> values;
   for (const at::Tensor* input : inputs) values.emplace_back(*input);
   function_.emplace(std::move(callbacks));

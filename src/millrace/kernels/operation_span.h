@@ -12,7 +12,7 @@
 namespace millrace::kernels {
 
 // Covers the time until the end of the scope. Records the shapes of `inputs`, which may be undefined. `name`, for example
-// "millrace::gelu", must never be freed. Without a profiler it costs one check, as in each of LibTorch's operations.
+// "millrace::gelu", must never be freed. Without a profiler the span costs one check, as in each of LibTorch's operations.
 class OperationSpan {
  public:
   template <class... Inputs>

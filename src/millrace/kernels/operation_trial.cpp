@@ -61,7 +61,7 @@ std::string key_of(const Call& call) {
 CallTime timed(const std::function<void()>& ours, const std::function<void()>& library) {
   ours();
   library();
-  WorkClock clock;  // constructed here because the threads that it covers exist now
+  WorkClock clock;  // constructed after the first calls, because it covers only threads that exist by then
   std::vector<WorkClock::Time> of_ours, of_library;
   double spent = 0;
   const auto run = [&](const std::function<void()>& implementation, std::vector<WorkClock::Time>& times) {

@@ -1,5 +1,5 @@
 // Decides which implementation an operation uses. The faster one depends on the CPU and the shape, so a run times both on its
-// own shapes before its first step. The run then keeps the faster implementation until its end, because the other one adds in
+// own shapes before its first step. The run then keeps the faster implementation until its end, because the slower one adds in
 // another order and would give other bits.
 #pragma once
 
@@ -38,17 +38,17 @@ enum class Operation : std::uint8_t { MILLRACE_OPERATIONS(MILLRACE_LISTED) };
 inline constexpr auto kOperationNames = std::to_array<std::string_view>({MILLRACE_OPERATIONS(MILLRACE_NAMED)});
 #undef MILLRACE_NAMED
 inline constexpr std::size_t kOperations = kOperationNames.size();
-[[nodiscard]] std::string_view name_of(Operation operation) noexcept;  // as in "weight_gradient"
+[[nodiscard]] std::string_view name_of(Operation operation) noexcept;  // for example "weight_gradient"
 
 // The implementation for tensors of `type`, fp32 or bf16. Before a choice was made, this is LibTorch's for fp32 products and
 // Millrace's for all else. Any thread may call this function.
 [[nodiscard]] Implementation implementation_of(Operation operation, c10::ScalarType type) noexcept;
 void choose_implementation(Operation operation, c10::ScalarType type, Implementation implementation) noexcept;
 void forget_implementations() noexcept;
-// A number that changes whenever a choice changes. Caches of an operation's results compare it.
+// A number that changes whenever a choice changes. Caches of an operation's results compare this number.
 [[nodiscard]] std::uint64_t implementation_changes() noexcept;
 
-// Times of one call in a trial. Its key names the call: "weight_gradient bf16 2048x384x1536".
+// Times of one call in a trial. The keys of KnownTimes name the calls: "weight_gradient bf16 2048x384x1536".
 struct CallTime {
   double ours_ms = 0, library_ms = 0;
   bool disturbed = false;

@@ -15,8 +15,8 @@ at::Tensor dropout_with_mask(const at::Tensor& x, const at::Tensor& keep, double
 at::Tensor causal_attention_with_mask(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& keep,
                                       double p, std::optional<double> scale = {});
 
-// The keep mask of a site, equal to the kernels', made on `device` by a kernel, or by composed_mask() if the device has no
-// kernels. dropout_mask_reference() draws the same mask by the scalar reference.
+// Returns the keep mask of a site, equal to the mask that the kernels apply. A kernel makes it on `device`; if the device has no
+// kernels, composed_mask() does. dropout_mask_reference() draws the same mask by the scalar reference.
 at::Tensor dropout_mask(at::IntArrayRef sizes, const Dropout& dropout, c10::Device device = at::kCPU);
 // dropout_mask() by about 150 small operations of LibTorch on 64-bit integers, for any device.
 at::Tensor composed_mask(at::IntArrayRef sizes, const Dropout& dropout, c10::Device device);

@@ -23,11 +23,12 @@ const std::uint32_t* words_in(const at::Tensor& fp32) {
 // Bytes of the second operand that are packed at a time. So few bytes stay in the cache, and a large operand has no full copy in
 // memory.
 constexpr std::int64_t kPackedBytes = std::int64_t{512} << 10U;
-// Each part of the second operand reads the first operand again. If the first operand is larger than this, it no longer fits
-// into the core's caches, so the second operand is packed at once.
+// The first operand is read again for each packed part of the second operand. If the first operand has more bytes than this, it
+// does not stay in the core's caches, so the second operand is packed as a whole.
 constexpr std::int64_t kReadAgainBytes = std::int64_t{1200} << 10U;
 
-// The number of panels that are packed at a time. If there are few rows, threads share only panels.
+// Returns the number of panels that are packed at a time. With few rows, threads share the panels only, so each thread needs a
+// panel.
 std::int64_t panels_at_a_time(const detail::Product& args) {
   const std::int64_t row_bytes = args.words * static_cast<std::int64_t>(sizeof(std::uint32_t)),
                      panel_bytes = kPanelColumns * row_bytes;
@@ -36,8 +37,8 @@ std::int64_t panels_at_a_time(const detail::Product& args) {
   return std::max(shares, kPackedBytes / std::max<std::int64_t>(1, panel_bytes));
 }
 
-// Multiplies args.a by `matrix`, which is packed by `layout`. With `whole` the matrix is packed at once, because otherwise a
-// word-major args.a would be packed again for each part.
+// Multiplies args.a by `matrix`, which is packed by `layout`. If `whole` is true, the matrix is packed at once, because
+// otherwise a word-major args.a would be packed again for each part of the matrix.
 at::Tensor multiply(detail::Product args, const at::Tensor& matrix, detail::Pack::Layout layout, bool whole) {
   const std::int64_t panels = (args.columns + kPanelColumns - 1) / kPanelColumns;
   args.row_groups = std::max<std::int64_t>(1, args.rows / kGroupRows);

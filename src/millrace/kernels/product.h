@@ -1,4 +1,4 @@
-// Matrix products summed and stored in fp32, for linear layers. All operands contiguous, on the CPU.
+// Matrix products summed and stored in fp32, for linear layers. All operands are contiguous and on the CPU.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -27,7 +27,7 @@ namespace millrace::kernels::detail {
   return rate * (of_h - h * product);
 }
 
-// A channel's summand in the sum of its position: forward x^2, backward the gradient of h times h.
+// A channel's summand in the sum over the channels of a position. Forward: x^2. Backward: h times the gradient of h.
 [[nodiscard]] C10_HOST_DEVICE inline float rms_addend(const RmsNorm& a, float x, float gradient, float rate) {
   if (a.gradient == nullptr) return x * x;
   const float h = x * rate;

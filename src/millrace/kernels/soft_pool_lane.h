@@ -11,7 +11,7 @@
 namespace millrace::kernels::detail {
 
 inline constexpr float kLargestExponent = 30.0F;    // a larger number gets the same weight as this number
-inline constexpr float kSumOfWeightsFloor = 4e-6F;  // 1e-6 for the mean of four weights
+inline constexpr float kSumOfWeightsFloor = 4e-6F;  // added to the sum of four weights, which is 1e-6 added to their mean
 
 // Element (h, w) of a plane is at x[h * row + w * pixel].
 struct PoolPlane {

@@ -29,8 +29,8 @@ constexpr std::array<std::int64_t, 3> kPadding{1, 1, 1};
 constexpr std::array<std::int64_t, 3> kNoDilation{1, 1, 1};
 constexpr std::array<std::int64_t, 3> kNoOutputPadding{0, 0, 0};
 
-// True if tap k of three is part of tap a of four. A transposed convolution maps voxel i by tap a to output o = 2i + a - 1; tap k
-// of output o meets voxel (o + k - 1) / 2, rounded down.
+// True if tap k of the kernel with 3 taps is added into tap a of the kernel with 4 taps. The transposed convolution maps voxel i
+// by tap a to output o = 2i + a - 1. In the original convolution, tap k of output o meets voxel (o + k - 1) / 2, rounded down.
 constexpr double is_part(std::size_t k, std::size_t a) { return a + k == 2 || a + k == 3 ? 1.0 : 0.0; }
 
 // is_part for all three axes at once, as a matrix (27, 64).
@@ -69,8 +69,8 @@ struct UpsampledConv3dFunction : torch::autograd::Function<UpsampledConv3dFuncti
     return at::conv_transpose3d(input, folded(weight, input), bias.to(x.scalar_type()), kStride, kPadding).contiguous(layout);
   }
 
-  // Computes the gradients by the convolution that the transposed convolution reverses: its input is `gradient`, and its output
-  // has x's shape.
+  // Computes the gradients by the convolution that the transposed convolution reverses. That convolution takes `gradient` and
+  // gives a tensor of x's shape.
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     only_first_derivative("an upsampled convolution");
     const variable_list saved = context->get_saved_variables();
@@ -83,7 +83,7 @@ struct UpsampledConv3dFunction : torch::autograd::Function<UpsampledConv3dFuncti
       const at::Tensor of_taps =
           std::get<1>(at::convolution_backward(x, gradient, taps, at::OptionalIntArrayRef(), kStride, kPadding, kNoDilation,
                                                false, kNoOutputPadding, 1, {false, true, false}));
-      taps.reset();  // freed now, because it is as large as the next tensor
+      taps.reset();  // freed now, because `flat` is as large
       const at::Tensor flat = of_taps.flatten(2).to(weight.scalar_type());
       const at::Tensor sums = at::bmm(flat, taps_like(weight).t().expand({flat.size(0), 64, 27}));
       result[1] = sums.transpose(0, 1).contiguous().view(weight.sizes());
@@ -98,7 +98,7 @@ struct UpsampledConv3dFunction : torch::autograd::Function<UpsampledConv3dFuncti
 
 }  // namespace
 
-// Not tested for a GPU, whose library may have a faster transposed convolution.
+// True on the CPU only: a GPU was not tested, and its library may have a faster transposed convolution.
 bool transposes_upsampled(const at::Tensor& x) { return x.is_cpu() && x.numel() > 0; }
 
 at::Tensor upsampled_conv3d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {

@@ -185,8 +185,8 @@ void Board::add_mean(std::string_view name, const at::Tensor& values, const at::
 
 void Board::add_rate(std::string_view name, const at::Tensor& hits) {
   if (hits.scalar_type() != at::kBool) {
-    detail::refuse(name, "a rate counts true values, " + detail::type_text(hits) + detail::shape_text(hits) + " was given",
-                   "compare first, e.g. scores > 0.5; for the mean of numbers use add_mean()");
+    detail::refuse(name, "a rate counts true values, but " + detail::type_text(hits) + detail::shape_text(hits) + " was given",
+                   "give the result of a comparison, e.g. scores > 0.5; for the mean of numbers use add_mean()");
   }
   add(name, Reading::mean, {hits.detach().sum(), count_of(hits)});
 }

@@ -53,16 +53,16 @@ class Board {
   // are scalars of any number type; otherwise throws RecipeError with name and shape.
   void add(std::string_view name, const at::Tensor& sum, const at::Tensor& count);
   void add(std::string_view name, double sum, double count);
-  // As add(), but the metric's value is the natural logarithm of that mean. The logarithm is taken when the value is read.
+  // As add(), but the metric's value is the natural logarithm of the mean, taken when the value is read.
   void add_log(std::string_view name, const at::Tensor& sum, const at::Tensor& count);
-  // Adds a loss. A loss of one term of weight 1 adds the term's sum and count, or those of the term's report. Another loss adds
-  // the total (the sum of weight * mean over the terms with a count), and each term as "<name>/<term>". A loss without terms adds
-  // nothing.
+  // Adds a loss. If the loss has one term, of weight 1, adds that term's sum and count, or those of LossTerm::report if it is
+  // set. Otherwise adds the total (the sum of weight * mean over the terms with a count), and each term as "<name>/<term>". A
+  // loss without terms adds nothing.
   void add(std::string_view name, const Loss& loss);
   // Adds all values of a tensor of any shape; the metric is their mean.
   void add_mean(std::string_view name, const at::Tensor& values);
-  // Adds the values that `defined` marks, a tensor of booleans of the same shape; the metric is their mean. The metric
-  // "<name>/left_out", quiet while it is 0, counts the other values.
+  // Adds the values at which `defined`, a tensor of booleans of the same shape, is true; the metric is the mean of these values.
+  // The metric "<name>/left_out" counts the other values and is quiet while it is 0.
   void add_mean(std::string_view name, const at::Tensor& values, const at::Tensor& defined);
   // Adds booleans of any shape; the metric is the share of true values.
   void add_rate(std::string_view name, const at::Tensor& hits);
@@ -99,7 +99,8 @@ class Board {
   // Adds the contents of another board, as if all of them had been added here. Throws RecipeError if a name of `other` belongs
   // to another kind of metric in this board.
   void add(const Board& other);
-  // Leaves names out of lines for people, see Means::shown_on_console. A star at the pattern's end stands for any text.
+  // Leaves the names that match `pattern` out of the console's lines (Means::shown_on_console). A star at the pattern's end
+  // stands for any text.
   void quiet(std::string_view pattern) { quiet_.emplace(pattern); }
   // These two functions state which value of a metric is the best, for summary.json and reports. Patterns are as in quiet(); if
   // several match a name, the longest applies. No call is needed for losses (lowest), for the metrics of add_regression,
@@ -142,7 +143,7 @@ class Board {
     // class, rows with NaN; hits of top k; the largest of -label, label, -id, id.
     std::vector<at::Tensor> parts;
     std::vector<std::string> terms = {};  // names of a total's terms
-    std::vector<Reading> readings = {};   // readings of the terms
+    std::vector<Reading> readings = {};   // the kind of each term: mean or log_mean
     Classification how = {};
     std::string overall = {};  // for bits per event; `parts` then holds 4 sums for each unit: mask, mask y, mask y ln r, mask r
   };
@@ -155,7 +156,7 @@ class Board {
   static Json saved_of(const Entry& entry, const double* value);
   // Summary of the units of an add_bits_per_event().
   struct UnitCounts {
-    double mean = std::numeric_limits<double>::quiet_NaN();  // mean over the units that count
+    double mean = std::numeric_limits<double>::quiet_NaN();  // mean bits per event of the units that count
     // Numbers of units: those that count; those left out, because they have no event or no bin; those below 0, which count as 0.
     std::int64_t units = 0, left_out = 0, below_0 = 0;
     bool moved = false;  // the previous definition of the metric (Means::MetricVersion) gives another number
@@ -180,7 +181,7 @@ class Board {
   };
   [[nodiscard]] Host read_back() const;
   void put_information(Means& means, const Host& host) const;
-  void know(std::string_view pattern, BestIs best_is);  // does not replace a direction that the recipe has stated
+  void know(std::string_view pattern, BestIs best_is);  // sets a pattern's direction unless the pattern has one
 
   std::vector<Entry> entries_;
   Means::Patterns quiet_;

@@ -37,14 +37,15 @@ Classification named(const at::Tensor& predicted, Classification how) {
     }
     if (how.classes.size() != static_cast<std::size_t>(classes)) {
       detail::refuse(name,
-                     with_commas(static_cast<std::int64_t>(how.classes.size())) + " names of classes, the logits " +
-                         detail::shape_text(predicted) + " have " + with_commas(classes),
+                     with_commas(static_cast<std::int64_t>(how.classes.size())) +
+                         " names of classes were given, but the logits " + detail::shape_text(predicted) + " have " +
+                         with_commas(classes) + " classes",
                      "give one name for each class");
     }
   } else if (how.classes.empty()) {
     if (predicted.scalar_type() != at::kBool) {
       detail::refuse(name, "class ids alone do not tell the number of classes",
-                     "give their names: {.classes = {\"cat\", \"dog\"}}");
+                     "name the classes: {.classes = {\"cat\", \"dog\"}}");
     }
     how.classes = {"false", "true"};
   }
@@ -57,9 +58,9 @@ Classification named(const at::Tensor& predicted, Classification how) {
   }
   if (how.top_k != 0 && (!is_logits(predicted) || how.top_k < 2 || how.top_k >= classes)) {
     detail::refuse(name,
-                   "top_k is " + std::to_string(how.top_k) + " of " + std::to_string(classes) + " classes" +
+                   "top_k = " + std::to_string(how.top_k) + " does not fit " + std::to_string(classes) + " classes" +
                        (is_logits(predicted) ? "" : " given as ids"),
-                   "top_k is at least 2, less than the number of classes, and needs logits; 0 turns it off");
+                   "give logits and a top_k of at least 2 and less than the number of classes; 0 turns top_k off");
   }
   return how;
 }
@@ -67,7 +68,7 @@ Classification named(const at::Tensor& predicted, Classification how) {
 void check_labels(const at::Tensor& predicted, const at::Tensor& labels, const Classification& how) {
   const std::string name = table_name(how);
   if (!at::isIntegralType(labels.scalar_type(), /*includeBool=*/true)) {
-    throw DataError({"labels are " + detail::type_text(labels) + ", class ids are integers", "metric " + quoted(name),
+    throw DataError({"labels are " + detail::type_text(labels) + ", but class ids are integers", "metric " + quoted(name),
                      "convert them in prepare() or in the source"});
   }
   const at::IntArrayRef wanted = is_logits(predicted) ? predicted.sizes().slice(0, predicted.dim() - 1) : predicted.sizes();
@@ -75,11 +76,12 @@ void check_labels(const at::Tensor& predicted, const at::Tensor& labels, const C
   throw DataError({(is_logits(predicted) ? "logits " : "class ids ") + detail::shape_text(predicted) + " need labels of shape " +
                        to_text(Shape(wanted.begin(), wanted.end())) + ", the labels have shape " + detail::shape_text(labels),
                    "metric " + quoted(name),
-                   "give the labels that shape, e.g. with squeeze(1); classes are the last dimension of logits, which "
-                   "movedim(1, -1) makes of images [rows,classes,height,width]"});
+                   "give the labels that shape, e.g. with squeeze(1); the classes must be the last dimension of the logits: "
+                   "for images [rows,classes,height,width] call movedim(1, -1)"});
 }
 
-// Returns how many classes rank above the label's class, in the order of argmax. NaN ranks above all numbers.
+// Returns how many classes of each row rank above the label's class. Of equal logits the first ranks higher, and NaN ranks above
+// all numbers, as in argmax.
 at::Tensor places(const at::Tensor& logits, const at::Tensor& labels) {
   const at::Tensor own = labels.clamp(0, logits.size(1) - 1).unsqueeze(1);
   const at::Tensor score = logits.gather(1, own);
@@ -88,7 +90,7 @@ at::Tensor places(const at::Tensor& logits, const at::Tensor& labels) {
   return logits.size(1) - behind.sum(1);
 }
 
-// Makes a new table's zeros on the device on which it is counted, so that no data are copied.
+// Makes a new table's zeros on the device that counts the table, so that the zeros need no copy.
 void begin_on(std::vector<at::Tensor>& parts, const at::Device& device) {
   for (at::Tensor& part : parts) part = detail::integers_on(device, part.sizes());
 }
@@ -135,7 +137,7 @@ void Board::add_classification(const at::Tensor& predicted, const at::Tensor& la
   const auto classes = static_cast<std::int64_t>(full.classes.size());
   const at::Tensor scores = predicted.detach();
   const at::Tensor ids = (is_logits(scores) ? scores.argmax(-1) : scores.to(at::kLong)).reshape({-1});
-  // Waits for the copy if it goes to the host: `ids` are on the host if a recipe copied its predictions there.
+  // If `ids` are on the host (a recipe copied its predictions to the host), waits for the copy of the labels.
   const at::Tensor truth = labels.detach().to(ids.options(), /*non_blocking=*/!ids.is_cpu()).reshape({-1});
   const auto is_class = [&](const at::Tensor& x) { return x.ge(0) & x.lt(classes); };
   const at::Tensor meant = truth.ne(full.ignore_index);
@@ -165,7 +167,7 @@ Confusion Board::table_of(const Entry& entry, const double* value) {
     const double bad = own[1] >= classes ? own[1] : -own[0];
     throw DataError({std::string(label ? "label " : "predicted class ") + fixed(bad, 0) + " is not one of the " +
                          std::to_string(table.classes.size()) + " classes 0.." + std::to_string(table.classes.size() - 1) + "; " +
-                         with_commas(static_cast<std::int64_t>(value[cells + 1])) + " in all",
+                         with_commas(static_cast<std::int64_t>(value[cells + 1])) + " such values in all",
                      "metric " + quoted(entry.name),
                      "number the classes from 0, name all of them in {.classes = ...}, or set .ignore_index for labels that must "
                      "not be counted"});

@@ -127,10 +127,11 @@ TEST(BoardClasses, ALabelOutsideIsFoundWhenItIsRead) {
     return text;
   };
   EXPECT_THAT(told(at::zeros({3, 10}), ids({0, 12, 3}), {}),
-              AllOf(HasSubstr("DataError  label 12 is not one of the 10 classes 0..9; 1 in all"),
+              AllOf(HasSubstr("DataError  label 12 is not one of the 10 classes 0..9; 1 such values in all"),
                     HasSubstr("metric \"confusion\""), HasSubstr("number the classes from 0")));
-  EXPECT_THAT(told(at::zeros({3, 10}), ids({-1, -100, -2}), {.name = "g"}),
-              AllOf(HasSubstr("label -2 is not one of the 10 classes 0..9; 2 in all"), HasSubstr("metric \"g/confusion\"")));
+  EXPECT_THAT(
+      told(at::zeros({3, 10}), ids({-1, -100, -2}), {.name = "g"}),
+      AllOf(HasSubstr("label -2 is not one of the 10 classes 0..9; 2 such values in all"), HasSubstr("metric \"g/confusion\"")));
   EXPECT_THAT(told(ids({0, 3}), ids({0, 1}), {.classes = {"a", "b"}}),
               HasSubstr("predicted class 3 is not one of the 2 classes 0..1"));
   EXPECT_EQ(told(at::zeros({2, 3}), ids({255, 0}), {.ignore_index = 255}), "accepted");
@@ -146,12 +147,12 @@ TEST(BoardClasses, WhatDoesNotFitIsShown) {
   EXPECT_THAT(told(at::zeros({8, 10}), at::zeros({8, 1}, at::kLong)),
               AllOf(HasSubstr("logits [8,10] need labels of shape [8], the labels have shape [8,1]"), HasSubstr("squeeze(1)")));
   EXPECT_THAT(told(at::zeros({2, 3, 4, 4}), at::zeros({2, 4, 4}, at::kLong)), HasSubstr("movedim(1, -1)"));
-  EXPECT_THAT(told(at::zeros({8, 10}), at::zeros({8})), HasSubstr("labels are f32, class ids are integers"));
+  EXPECT_THAT(told(at::zeros({8, 10}), at::zeros({8})), HasSubstr("labels are f32, but class ids are integers"));
   EXPECT_THAT(told(at::zeros({8, 10}), ids({1, 1, 1, 1, 1, 1, 1, 1}), {.classes = {"a", "b"}}),
-              HasSubstr("2 names of classes, the logits [8,10] have 10"));
+              HasSubstr("2 names of classes were given, but the logits [8,10] have 10"));
   EXPECT_THAT(told(at::zeros({2, 1}), ids({0, 1})), HasSubstr("fewer than two classes"));
   EXPECT_THAT(told(ids({0, 1}), ids({0, 1})), HasSubstr("class ids alone do not tell the number of classes"));
-  EXPECT_THAT(told(at::zeros({2, 3}), ids({0, 1}), {.top_k = 3}), HasSubstr("top_k is 3 of 3 classes"));
+  EXPECT_THAT(told(at::zeros({2, 3}), ids({0, 1}), {.top_k = 3}), HasSubstr("top_k = 3 does not fit 3 classes"));
   EXPECT_THAT(told(at::zeros({1, 5000}), ids({0})), HasSubstr("5,000 classes are more than the 4,096"));
   Board board;
   board.add_classification(at::zeros({1, 3}), ids({0}));

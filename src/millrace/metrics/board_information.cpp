@@ -18,7 +18,7 @@ namespace {
 
 constexpr double kFloor = 1e-8;  // keeps the logarithm of every rate finite
 constexpr std::int64_t kSums = 4;
-// Version 1 also counted units without an event, with up to 1 / ln 2, and counted units without a bin as 0.
+// Version 1 also counted units without an event, each with up to 1 / ln 2, and units without a bin, each as 0.
 constexpr int kVersion = detail::kMendedVersion;
 
 // A unit with NaN counts, so that NaN shows in the mean over the units.
@@ -144,7 +144,7 @@ void Board::add_saved_information(std::string_view name, const SavedJson& saved)
   if (sums.size() % kSums != 0) saved["sums"].refuse("4 sums for each unit");
   for (const Entry& known : entries_) {
     if (known.name == name && known.parts[0].numel() != static_cast<std::int64_t>(sums.size()))
-      saved["sums"].refuse("as many as an earlier entry of the same name has");
+      saved["sums"].refuse("as many numbers as an earlier entry of the same name has");
   }
   add_information(name, saved["overall"].text(), at::tensor(sums, at::kDouble).reshape({kSums, -1}));
 }

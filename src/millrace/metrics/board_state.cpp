@@ -69,7 +69,8 @@ void Board::add_saved_classification(const SavedJson& saved) {
   if (saved["name"].text() != how.prefix() + "confusion") saved["name"].refuse("the table of its prefix");
   for (const Entry& known : entries_) {
     const bool same = known.how.classes == how.classes && known.how.top_k == how.top_k;
-    if (known.name == how.prefix() + "confusion" && !same) saved["classes"].refuse("those of an earlier entry of the same name");
+    if (known.name == how.prefix() + "confusion" && !same)
+      saved["classes"].refuse("the classes of an earlier entry of the same name");
   }
   Entry& entry = classification_of(how);
   const std::vector<SavedJson> counts = saved["counts"].list();
@@ -98,7 +99,8 @@ void Board::add_saved(std::string_view name, const SavedJson& saved) {
       saved["reading"], {Reading::mean, Reading::log_mean, Reading::root_mean, Reading::defined_mean, Reading::correlation,
                          Reading::determination, Reading::total, Reading::classification, Reading::information});
   for (const Entry& known : entries_) {
-    if (known.name == name && known.reading != reading) saved["reading"].refuse("that of an earlier entry of the same name");
+    if (known.name == name && known.reading != reading)
+      saved["reading"].refuse("the reading of an earlier entry of the same name");
   }
   if (reading == Reading::classification) return add_saved_classification(saved);
   if (reading == Reading::information) return add_saved_information(name, saved);
@@ -136,7 +138,7 @@ void Board::load_state(const SavedJson& state) {
 
 void Board::sum_over(Agreement& agreement) {
   if (agreement.alone()) return;
-  Json mine = state();  // a snapshot has no directions, because measuring states them again
+  Json mine = state();  // state() holds no directions: a resumed run states them again when it measures
   for (const auto& [pattern, best_is] : best_is_) mine["best_is"][pattern] = static_cast<int>(best_is);
   const std::vector<Json> all = agreement.gather(mine);
   reset();

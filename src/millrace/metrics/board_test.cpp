@@ -153,7 +153,8 @@ TEST(Board, MeansAndRatesAreOfAllValues) {
   board.add_rate("rate", at::empty({0}, at::kBool));
   EXPECT_DOUBLE_EQ(board.means().at("mean"), 30.0 / 8.0);
   EXPECT_DOUBLE_EQ(board.means().at("rate"), 5.0 / 8.0);
-  EXPECT_THAT(refusal([&] { board.add_rate("rate", at::ones({3})); }), HasSubstr("a rate counts true values, f32[3] was given"));
+  EXPECT_THAT(refusal([&] { board.add_rate("rate", at::ones({3})); }),
+              HasSubstr("a rate counts true values, but f32[3] was given"));
   EXPECT_THAT(refusal([&] { (void)board.means().at("rat"); }), HasSubstr("there are mean, rate"));
 }
 
@@ -281,7 +282,7 @@ TEST(Board, AUnitWithoutAnEventOrABinHasNoBitsAndCountsNowhere) {
 TEST(Board, ShapesThatDoNotFitAreShown) {
   Board board;
   const auto regression = [&] { board.add_regression(at::zeros({8, 1}), at::zeros({8})); };
-  EXPECT_THAT(refusal(regression), HasSubstr("the prediction has shape [8,1], the target has shape [8]"));
+  EXPECT_THAT(refusal(regression), HasSubstr("the prediction has shape [8,1], but the target has shape [8]"));
   EXPECT_THROW(regression(), DataError);
   EXPECT_THAT(refusal([&] {
                 board.add_correlation("corr", at::zeros({8}), at::zeros({8, 1}));
@@ -426,9 +427,9 @@ TEST(Board, ASavedOneOfAnotherHandIsRefusedByName) {
   EXPECT_EQ(table(with(R"("prefix": "")", R"("prefix": "g")")),
             begin + "entries/0/name is \"confusion\", not the table of its prefix");
   EXPECT_EQ(table(good + "," + with(R"(["a", "b"])", R"(["a", "c"])")),
-            begin + R"(entries/1/classes is ["a","c"], not those of an earlier entry of the same name)");
+            begin + R"(entries/1/classes is ["a","c"], not the classes of an earlier entry of the same name)");
   EXPECT_EQ(table(good + R"(,{"name": "confusion", "reading": "mean", "sums": [1, 2]})"),
-            begin + "entries/1/reading is \"mean\", not that of an earlier entry of the same name");
+            begin + "entries/1/reading is \"mean\", not the reading of an earlier entry of the same name");
 }
 
 // The meta device has no values, and any read-back from it throws. So the test proves that add() does not wait.

@@ -16,7 +16,7 @@ struct Confusion {
     return counts[truth * classes.size() + predicted];
   }
   [[nodiscard]] std::int64_t total() const;
-  // Shares are NaN if nothing was counted.
+  // Share of the samples that were predicted right. This and the shares below are NaN if nothing was counted.
   [[nodiscard]] double accuracy() const;
   [[nodiscard]] double balanced_accuracy() const;               // the mean recall of the classes that have labels
   [[nodiscard]] double recall(std::size_t truth) const;         // share of this class's samples that were predicted as this class

@@ -21,7 +21,7 @@ bool counts_units(std::string_view metric) {
 }  // namespace
 
 std::string figure_of(std::string_view metric, double value) {
-  constexpr double kMost = 9e15;  // up to here a double is exact in all digits
+  constexpr double kMost = 9e15;  // below this number a double holds every integer exactly
   const bool is_count = counts_units(metric) && std::abs(value) < kMost && std::trunc(value) == value;
   return is_count ? with_commas(static_cast<std::int64_t>(value)) : figure(value);
 }

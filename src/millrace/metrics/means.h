@@ -44,7 +44,7 @@ class Means {
   [[nodiscard]] std::size_t size() const noexcept { return values_.size(); }
   [[nodiscard]] bool empty() const noexcept { return values_.empty(); }
 
-  // Patterns of names that are left out of lines for people; logs and event files have all names. See Board::quiet for the
+  // Patterns of names that are left out of the console's lines; logs and event files have all names. See Board::quiet for the
   // patterns.
   void set_quiet(Patterns patterns) { quiet_ = std::move(patterns); }
   void add_quiet(std::string pattern) { quiet_.insert(std::move(pattern)); }

@@ -130,7 +130,8 @@ void BatchNormImpl::reset() {
 }
 
 at::Tensor BatchNormImpl::forward(const at::Tensor& x) {
-  MR_CHECK(x.dim() >= 2 && x.size(1) == channels_, "a batch norm takes (N, C, ...) with its own number of channels");
+  MR_CHECK(x.dim() >= 2 && x.size(1) == channels_,
+           "a batch norm takes (N, C, ...) with the number of channels for which it was made");
   if (is_training()) num_batches_tracked.add_(1);
   if (is_training() && agreement_ != nullptr && !agreement_->alone()) return forward_shared(x);
   return at::batch_norm(x, weight, bias, running_mean, running_var, is_training(), options_.momentum, options_.eps,

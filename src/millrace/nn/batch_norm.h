@@ -14,7 +14,7 @@ struct BatchNormOptions {
   double momentum = 0.1;
 };
 
-// y = (x - mean) / sqrt(var + eps) * weight + bias for x (N, C, ...). mean and var belong to each channel and are taken over all
+// y = (x - mean) / sqrt(var + eps) * weight + bias for x (N, C, ...). Each channel has its own mean and var, taken over all
 // other dimensions. In training they are those of the batch (variance without Bessel's correction), in evaluation the running
 // ones (corrected), as in torch.nn.BatchNorm1d, 2d and 3d. Parameters and buffers have the same names as there. In one process
 // the bits equal torch's. After Ioffe and Szegedy 2015 (arXiv:1502.03167).

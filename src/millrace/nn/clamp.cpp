@@ -41,7 +41,7 @@ std::vector<ClampCount> clamp_counts() {
   std::vector<ClampCount> all;
   for (const Counted& each : counted) {
     all.push_back(each.count);
-    all.back().at_border = each.at_border.item<double>();  // host: read at log lines
+    all.back().at_border = each.at_border.item<double>();  // host: read only when a line is logged
   }
   return all;
 }

@@ -1,4 +1,5 @@
-// A clamp that counts values at its borders. If most values are there, no gradient passes, which nobody would otherwise notice.
+// A clamp that counts values at its borders. If most values are at a border, hardly any gradient passes, which nobody would
+// notice without the count.
 #pragma once
 
 #include <ATen/core/Tensor.h>

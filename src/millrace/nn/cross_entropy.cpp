@@ -26,15 +26,16 @@ CrossEntropy::CrossEntropy(CrossEntropyOptions options) : options_(std::move(opt
                         "nn::CrossEntropy", "give 0 or more"});
   }
   if (!problems.empty()) throw ConfigError(std::move(problems));
-  if (!options_.class_weights.empty()) weights_ = at::tensor(options_.class_weights, at::kFloat);  // host: made once
+  if (!options_.class_weights.empty())
+    weights_ = at::tensor(options_.class_weights, at::kFloat);  // host: once, in the constructor
 }
 
 at::Tensor CrossEntropy::weights_for(const at::Tensor& logits) const {
   if (!weights_.defined()) return {};
   if (weights_.size(0) != logits.size(-1)) {
-    throw ConfigError(
-        {with_commas(weights_.size(0)) + " class weights, the logits have " + with_commas(logits.size(-1)) + " classes",
-         "nn::CrossEntropy", "give one weight for each class"});
+    throw ConfigError({with_commas(weights_.size(0)) + " class weights were given, but the logits have " +
+                           with_commas(logits.size(-1)) + " classes",
+                       "nn::CrossEntropy", "give one weight for each class"});
   }
   if (weights_.device() != logits.device()) weights_ = weights_.to(logits.device());
   return weights_;

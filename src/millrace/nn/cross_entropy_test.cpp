@@ -103,7 +103,7 @@ TEST(CrossEntropy, SaysWhatDoesNotFit) {
       return refusal([&] { (void)(*loss)(logits, labels); });
     };
     EXPECT_THAT(told(at::zeros({32, 10}), at::zeros({32}, at::kInt)),
-                AllOf(HasSubstr("DataError  the labels are i32[32], a cross-entropy takes i64 (int64)"),
+                AllOf(HasSubstr("DataError  the labels are i32[32], but a cross-entropy takes i64 (int64)"),
                       HasSubstr("convert them in prepare()")));
     EXPECT_THAT(told(at::zeros({32, 10}), at::zeros({32, 1}, at::kLong)),
                 HasSubstr("logits [32,10] need labels of shape [32], the labels have shape [32,1]"));
@@ -126,7 +126,7 @@ TEST(CrossEntropy, SaysWhatDoesNotFit) {
   EXPECT_THAT(refusal([&] {
                 (void)weighted(at::zeros({4, 3}), at::zeros({4}, at::kLong));
               }),
-              HasSubstr("10 class weights, the logits have 3 classes"));
+              HasSubstr("10 class weights were given, but the logits have 3 classes"));
   EXPECT_THAT(refusal([] {
                 const CrossEntropy loss({.class_weights = {1, -2}, .label_smoothing = 1.5});
               }),

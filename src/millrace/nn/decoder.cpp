@@ -29,7 +29,7 @@ at::ScalarType result_type(const at::Tensor& x) {
   return at::autocast::is_autocast_enabled(device) ? at::autocast::get_autocast_dtype(device) : x.scalar_type();
 }
 
-// Turns x (B, T, H, w) by cos and sin, which are (T, w / 2) or (B, 1, w / 2).
+// Rotates x (B, T, H, w) by the angles with these cos and sin, which are (T, w / 2) or (B, 1, w / 2).
 at::Tensor turned(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin) {
   const std::int64_t half = x.size(-1) / 2;
   const at::Tensor a = x.narrow(-1, 0, half).to(at::kFloat), b = x.narrow(-1, half, half).to(at::kFloat);
@@ -46,7 +46,7 @@ bool turns(const at::Tensor& x, const Rotary& rotary, const Fused& fused) {
 
 at::Tensor heads_of(const at::Tensor& x, std::int64_t heads) { return x.unflatten(2, {heads, x.size(2) / heads}); }
 
-// The `parts` that stand side by side in `packed`, as heads; all but the last part are turned.
+// Returns the `parts` that stand side by side in `packed`, as heads; all but the last part are rotated.
 std::vector<at::Tensor> turned_parts(const at::Tensor& packed, std::int64_t parts, const Rotary& rotary, std::int64_t heads,
                                      const Fused& fused) {
   // The table of angles may be longer than the sequence, as for the kernels on a CPU.
@@ -84,7 +84,7 @@ kernels::Dropout next_dropout(const at::Tensor& x, double p) {
   return {p, drawn.key, drawn.first, std::move(drawn.runs), drawn.on_device};
 }
 
-// True if one function computes all projections on the CPU.
+// True if one call of kernels::lora_linear() computes all projections, on the CPU.
 bool merges(const at::Tensor& x, const std::vector<LoraProjection>& projections, double p, const Fused& fused) {
   const at::ScalarType type = result_type(x);
   if (!kernels::has_decoder_kernels(x) || !is_kernel_type(type) || (p > 0.0 && !fused.on(kFusedDropout))) return false;

@@ -12,8 +12,8 @@
 
 namespace millrace::nn {
 
-// If a switch is on, the code does what the comment says. If it is off, ATen's operations run one after the other; results are
-// equal within tolerance.
+// If a switch is on, the code does what the comment beside the switch says. If it is off, ATen's operations run one after the
+// other; results are equal within tolerance.
 inline constexpr Switch kFusedRmsRows{"fused_rms_rows"};  // residual and RMS norm in one pass
 inline constexpr Switch kFusedSwiglu{"fused_swiglu"};     // silu(gate) * up in one pass
 inline constexpr Switch kFusedRotary{"fused_rotary"};     // queries and keys rotated in place in the packed product
@@ -40,8 +40,9 @@ Rotary rotary_table(std::int64_t length, std::int64_t head_width, double base, a
 // queries, keys and values side by side; the result is (B, T, C). Do not use `qkv` afterwards, because `qkv` may be rotated in
 // place.
 at::Tensor rotary_attention(const at::Tensor& qkv, const Rotary& rotary, std::int64_t heads, const Fused& fused);
-// The same attention for a single query of each row, q (B, 1, C). kv (B, T, 2 C) holds keys and values, `positions` (B) int64 the
-// position of each query; keys after that position are masked. The result is (B, 1, C). Do not use q and kv afterwards.
+// The attention of rotary_attention() for a single query of each row, q (B, 1, C). kv (B, T, 2 C) holds keys and values;
+// `positions` (B) int64 is the position of each query; keys after that position are masked. The result is (B, 1, C). Do not use
+// q and kv afterwards.
 at::Tensor rotary_attention_at(const at::Tensor& q, const at::Tensor& kv, const at::Tensor& positions, const Rotary& rotary,
                                std::int64_t heads, const Fused& fused);
 

@@ -41,7 +41,7 @@ std::int64_t attention_weights(std::int64_t rows, std::int64_t length, std::int6
   return rows * heads * length * length;
 }
 
-// True if an operation includes this site's dropout. A site that drops nothing is not counted.
+// True if an operation includes this site's dropout. A site that drops nothing is not counted under the switch.
 bool fuses_dropout(const kernels::Dropout& site, const Fused& fused) {
   return site.p > 0.0 ? choose<kFusedDropout>(fused) : fused.on(kFusedDropout);
 }
@@ -165,7 +165,7 @@ at::Tensor causal_self_attention(const at::Tensor& x, const QkvWeights& weights,
                                  const Fused& fused) {
   if (weights.b_k.defined() != weights.b_q.defined() || weights.b_v.defined() != weights.b_q.defined()) {
     throw RecipeError({"some projections of a self-attention have a bias and some have none", "nn::causal_self_attention",
-                       "give all three a bias or none; a frozen bias of zeros stands for a missing one"});
+                       "give a bias to all three projections or to none; a frozen bias of zeros can stand for a missing bias"});
   }
   const at::Tensor input = for_product(x);
   const std::array sizes{x.size(0), x.size(1), heads, weights.w_q.size(0) / heads};

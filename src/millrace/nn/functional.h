@@ -14,7 +14,7 @@
 
 namespace millrace::nn {
 
-// The comments name the operations that run if a switch is off; results are equal within tolerance.
+// The comment beside a switch names the operations that run if the switch is off; results are equal within tolerance.
 inline constexpr Switch kFusedDropout{"fused_dropout"};      // a mask of the same bits, then ATen's product
 inline constexpr Switch kFusedAttention{"fused_attention"};  // three products, then (T, T) scores, mask and softmax
 inline constexpr Switch kFusedNorm{"fused_norm"};            // dropout, add and at::layer_norm one after the other
@@ -24,7 +24,7 @@ inline constexpr Switch kFusedLoss{"fused_loss"};        // log_softmax and nll_
 inline constexpr Switch kBf16Weights{"bf16_weights"};    // at::linear: autocast casts the weight in every forward pass
 inline constexpr Switch kFp32Products{"fp32_products"};  // at::linear
 
-// `p` is the probability to drop an element: pass 0 outside training. With p = 0 no key is drawn.
+// Drops each element with probability `p`: pass 0 outside training. With p = 0 no key is drawn.
 at::Tensor dropout(const at::Tensor& x, double p, const Fused& fused);
 // residual + dropout(x), in the residual's dtype.
 at::Tensor dropout_add(const at::Tensor& x, const at::Tensor& residual, double p, const Fused& fused);
@@ -35,7 +35,8 @@ at::Tensor gelu_dropout(const at::Tensor& x, double p, const Fused& fused);
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, const Fused& fused);
 using kernels::Gelu;
 at::Tensor gelu(const at::Tensor& x, Gelu kind);
-// linear() of gelu(x) of that kind. On a CPU only x is kept for the backward pass, in bf16 if the product uses Millrace's kernel.
+// linear() of gelu(x), with GELU of this kind. On a CPU only x is kept for the backward pass, in bf16 if the product uses
+// Millrace's kernel.
 at::Tensor gelu_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, Gelu kind, const Fused& fused);
 
 // Layer norm over the last dimension. Under autocast the result has autocast's dtype, because it feeds a matrix product;
@@ -72,8 +73,8 @@ std::pair<at::Tensor, at::Tensor> cross_entropy_sum(const at::Tensor& logits, co
 // must be even.
 at::Tensor sinusoidal_positions(std::int64_t length, std::int64_t width);
 
-// A number that changes whenever another implementation, Millrace's or LibTorch's, is chosen for an operation (by a run's trial,
-// before its first step). Results from before the change have other bits.
+// A number that changes whenever a run's trial, before its first step, chooses another implementation (Millrace's or LibTorch's)
+// for an operation. Results from before the change have other bits.
 [[nodiscard]] std::uint64_t implementation_changes() noexcept;
 
 }  // namespace millrace::nn

@@ -11,13 +11,14 @@
 
 namespace millrace::nn {
 
-// A row of the switchboard, by its name. If the switch is on, its fused operation is used; if the switch is off, the plain path
-// that the comment next to it names. A switch is declared once, next to the functions that use it.
+// A switch for a fused operation, with its name in the switchboard. If the switch is on, the fused operation is used. If it is
+// off, the plain path is used, which the comment beside the switch names. A switch is declared once, next to the functions that
+// use it.
 struct Switch {
   std::string_view name;  // must live as long as the process
 };
 
-// Functions that get a channels-last volume count this switch.
+// Functions count a call under this switch if they get a channels-last volume.
 inline constexpr Switch kChannelsLast{"channels_last"};
 
 // The switches that a run leaves on. Made once (Context::fused()) and passed to every function of nn. Copies share one list.
@@ -44,7 +45,7 @@ class Fused {
   std::shared_ptr<const std::vector<Switch>> off_;  // null if all switches are on
 };
 
-// Counts a call that used the path of a switch, by the switch's name.
+// Counts a call that used the fused operation of a switch, under the switch's name.
 template <const Switch& kSwitch>
 void count_taken() {
   static const telemetry::Counter taken(kSwitch.name);

@@ -13,7 +13,7 @@ struct RowKey {
   std::uint64_t seed = 0;
   std::uint64_t site = 0;  // distinguishes several uses in a recipe
   std::uint64_t epoch = 0;
-  std::span<const std::int64_t> positions;  // one for each row: Group::positions
+  std::span<const std::int64_t> positions;  // position of each row in the order of the epoch: Group::positions
 };
 
 // Rows with more numbers are drawn on their device, because the host would need more time for them than the device for a step.

@@ -22,7 +22,7 @@ namespace {
 
 constexpr auto kAgain = "fit it again: millrace pca fit --config FILE";
 
-// Written for other readers of the file; load() takes these numbers from the shapes.
+// Written for other programs that read the file; load() takes these numbers from the shapes.
 constexpr auto kForeground = "N_FG";
 constexpr auto kFrequencies = "N_freq";
 
@@ -56,7 +56,7 @@ class Arrays {
     }
     at::Tensor value =
         pt_ ? read(*pt_, *pt_->find(name), dimensions) : read(*safetensors_, *safetensors_->find(name), dimensions);
-    if (!value.isfinite().all().item<bool>())  // host: of a file, before the run
+    if (!value.isfinite().all().item<bool>())  // host: a value from a file, read before the run
       throw DataError({std::string(name) + " holds numbers that are not finite", path_.string(), kAgain});
     return value.to(at::kDouble);
   }
@@ -91,7 +91,7 @@ ForegroundPca::ForegroundPca(at::Tensor mean, at::Tensor eigenvalues, at::Tensor
 }
 
 double ForegroundPca::variance_explained() const {
-  return (eigenvalues_.narrow(0, 0, n_fg_).sum() / eigenvalues_.sum()).item<double>();  // host: for the plan
+  return (eigenvalues_.narrow(0, 0, n_fg_).sum() / eigenvalues_.sum()).item<double>();  // host: read once, for the plan
 }
 
 const ForegroundPca::OnDevice& ForegroundPca::on(const at::Tensor& like) const {
@@ -161,11 +161,12 @@ ForegroundPca ForegroundPca::load(const std::filesystem::path& path) {
   ForegroundPca pca(mean, eigenvalues, vectors, n_fg);
   if (file.has("freq_mhz")) pca.freq_mhz = file.read("freq_mhz", 1);
   if (pca.freq_mhz.defined() && pca.freq_mhz.size(0) != f) {
-    throw DataError({"freq_mhz has " + std::to_string(pca.freq_mhz.size(0)) + " channels, mean_per_freq " + std::to_string(f),
-                     path.string(), kAgain});
+    throw DataError(
+        {"freq_mhz has " + std::to_string(pca.freq_mhz.size(0)) + " channels, but mean_per_freq has " + std::to_string(f),
+         path.string(), kAgain});
   }
-  // Takes only the facts that save() got, without what save() itself wrote, so that a run that reads its own components again
-  // keeps its state.
+  // Takes only the facts that the caller of save() gave, without the numbers that save() adds. So a run that saves and loads its
+  // own components has the same state as before.
   for (const auto& [name, value] : file.metadata()) {
     if (name != kForeground && name != kFrequencies) pca.facts[name] = value;
   }
@@ -173,7 +174,7 @@ ForegroundPca ForegroundPca::load(const std::filesystem::path& path) {
 }
 
 void PcaFit::add(const at::Tensor& x) {
-  MR_CHECK(x.dim() >= 2 && x.is_floating_point(), "a PCA is fitted on real (..., F, P)");
+  MR_CHECK(x.dim() >= 2 && x.is_floating_point(), "a PCA is fitted on real numbers (..., F, P)");
   const at::Tensor planes = x.reshape({-1, x.size(-2), x.size(-1)});
   for (std::int64_t i = 0; i < planes.size(0); ++i) {  // converts one plane at a time to fp64
     at::Tensor d = planes[i].to(at::kCPU, at::kDouble);

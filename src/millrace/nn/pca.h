@@ -61,8 +61,8 @@ class ForegroundPca {
   mutable std::optional<OnDevice> cached_;  // for the device and type of the last call; only the loop's thread uses it
 };
 
-// Sums over pixels in fp64: n, the mean m and the products of frequencies. All are relative to the first data's mean, because a
-// large common part would cancel in C = (sum of d d^T - n m m^T) / (n - 1). Memory does not grow with the data.
+// Sums over pixels in fp64: n, the mean m and the products of frequencies. All are relative to the mean of the first data,
+// because a large common part would cancel in C = (sum of d d^T - n m m^T) / (n - 1). Memory does not grow with the data.
 class PcaFit {
  public:
   void add(const at::Tensor& x);  // x (..., F, P) with pixels along the last axis; real, any floating type; F must stay the same

@@ -145,7 +145,7 @@ TEST_F(Pca, AFileGivesTheSameAndAKilledWriteLeavesNone) {
   again.freq_mhz = at::linspace(500, 600, 15, at::kDouble);
   again.save(Fs::real(), path);
   EXPECT_THAT(refusal<DataError>([&] { (void)ForegroundPca::load(path); }),
-              HasSubstr("freq_mhz has 15 channels, mean_per_freq 16"));
+              HasSubstr("freq_mhz has 15 channels, but mean_per_freq has 16"));
   std::ofstream(path, std::ios::app) << "x";
   EXPECT_THAT(refusal<DataError>([&] { (void)ForegroundPca::load(path); }), HasSubstr(path.string()));
 }

@@ -64,7 +64,7 @@ at::Tensor clip_pixels(const at::Tensor& images) {
   const at::NoGradGuard no_grad;
   if (images.scalar_type() != at::kByte || images.dim() < 3 || images.size(-1) != static_cast<std::int64_t>(kPlanes)) {
     throw DataError(
-        {"pictures for nn::clip_pixels are u8 [...,height,width,3], these are " + to_text(Tensors{{"images", images}}),
+        {"nn::clip_pixels takes u8 [...,height,width,3], but was given " + to_text(Tensors{{"images", images}}),
          "nn::clip_pixels",
          "bring them to that form in prepare(): narrow(-1, 0, 3) drops a fourth channel, expand() repeats a grey one"});
   }

@@ -39,7 +39,8 @@ at::Tensor norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor&
 
 constexpr std::array<std::int64_t, 3> kVolumeAxes{2, 3, 4};
 
-// LibTorch fills all of the padded volume with zeros before it copies, and adds a bias in a separate pass.
+// Computes zeros_behind(). LibTorch's padding would fill all of the padded volume with zeros before it copies x, and would add
+// the bias in a separate pass.
 struct ZerosBehindFunction : torch::autograd::Function<ZerosBehindFunction> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x,
                             const std::optional<at::Tensor>& bias) {

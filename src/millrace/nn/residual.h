@@ -11,8 +11,8 @@
 
 namespace millrace::nn {
 
-// The comments name the operations that run if a switch is off. Results are equal within tolerance; those of kLeanNorms to the
-// bit.
+// The comment beside a switch names the operations that run if the switch is off. Results are equal within tolerance; those of
+// kLeanNorms to the bit.
 // kFusedGroupNorm: ATen's group norm, then SiLU; ATen's instance norm, then leaky ReLU. A convolution adds its bias itself.
 inline constexpr Switch kFusedGroupNorm{"fused_group_norm"};
 inline constexpr Switch kLeanNorms{"lean_norms"};                // the norm's result is kept for the convolution's gradient
@@ -52,7 +52,7 @@ struct Biased {
 };
 // x + bias, in the type of x.
 [[nodiscard]] at::Tensor whole(const Biased& x);
-// True if the two convolutions below leave out the bias for an input like x, because the group norm of x's device adds it.
+// True if the two convolutions below leave out the bias for an input like x, because the group norm on x's device adds the bias.
 [[nodiscard]] bool leaves_out_biases(const at::Tensor& x, const Fused& fused);
 // conv3d() and upsampled_conv3d(), which may leave out the bias.
 Biased biased_conv3d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, std::int64_t stride,

@@ -109,7 +109,8 @@ at::Tensor zoom(const at::Tensor& x, const at::Tensor& scale, std::int64_t size,
 at::Tensor temporal_filters(const at::Tensor& x, const at::Tensor& weight, const Fused& fused) {
   const device::NoAutocast fp32(x.device().type());
   const std::int64_t channels = weight.size(0), taps = weight.size(2), frames = x.size(2);
-  MR_CHECK(x.size(1) == 1 && weight.size(1) == 1 && frames >= taps, "temporal_filters: one channel, no fewer frames than taps");
+  MR_CHECK(x.size(1) == 1 && weight.size(1) == 1 && frames >= taps,
+           "temporal_filters takes one channel and at least as many frames as taps");
   if (!choose<kStencils>(fused, frames <= kLargestBand)) return at::conv3d(wide(x), wide(weight).view({channels, 1, taps, 1, 1}));
   // A matrix (C out, T), whose row (c, t) holds filter c, shifted so that it starts at t.
   const std::int64_t out = frames - taps + 1;

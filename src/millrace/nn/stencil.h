@@ -12,7 +12,7 @@
 
 namespace millrace::nn {
 
-// The comments name the operations that run if a switch is off; results are equal within tolerance.
+// The comment beside a switch names the operations that run if the switch is off; results are equal within tolerance.
 // kStencils: convolutions of one channel, or with as many groups as channels; at::grid_sampler
 inline constexpr Switch kStencils{"stencils"};
 inline constexpr Switch kFusedPooling{"fused_pooling"};   // exp, two poolings, a division

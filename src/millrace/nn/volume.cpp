@@ -16,7 +16,8 @@
 namespace millrace::nn {
 namespace {
 
-// Casts x as autocast would cast it before the convolution. Done before the padding, it halves the bytes to copy.
+// Casts x as autocast would cast it before the convolution. The cast comes before the padding, which then copies half as many
+// bytes.
 at::Tensor for_convolution(const at::Tensor& x) {
   const auto device = x.device().type();
   if (!at::autocast::is_autocast_enabled(device) || x.scalar_type() != at::kFloat) return x;

@@ -9,7 +9,7 @@
 
 namespace millrace::nn {
 
-// The comments name the operations that run if a switch is off; results are equal within tolerance.
+// The comment beside a switch names the operations that run if the switch is off; results are equal within tolerance.
 inline constexpr Switch kFusedActivation{"fused_activation"};  // where, multiply, add and divide one after the other
 inline constexpr Switch kFusedPadding{"fused_padding"};        // at::cat, then at::pad; the forward pass is equal to the bit
 // Off: padding, then at::conv3d. Volumes that are not channels-last and strides other than 1 always run so.

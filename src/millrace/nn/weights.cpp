@@ -33,7 +33,7 @@ class WeightsFile {
  public:
   explicit WeightsFile(const std::filesystem::path& path) {
     if (std::filesystem::is_directory(path)) {
-      throw DataError({path.string() + " is a folder, and weights are read from a file", path.string(),
+      throw DataError({path.string() + " is a folder, but weights are read from a file", path.string(),
                        "if it is the folder of a run, write its weights to a file: millrace export --from " + path.string() +
                            " --to weights.safetensors"});
     }
@@ -120,13 +120,13 @@ Names names_of(const torch::nn::Module& module) {
   return wanted;
 }
 
-// For each tensor of the module, stores in Wanted::stored the tensor of the file that it takes. Returns the tensors of the file
-// that the module does not have.
+// For each tensor of the module, sets Wanted::stored to the tensor of the file from which it is loaded. Returns the tensors of
+// the file that the module does not have.
 std::vector<const Stored*> match(Names& wanted, const std::vector<Stored>& all) {
   std::vector<const Stored*> others;
   for (const Stored& tensor : all) {
     const auto found = wanted.find(tensor.name);
-    // A second tensor of the same name, by `rename`, counts as unexpected.
+    // If `rename` gives two tensors the same name, the second counts as unexpected.
     const bool is_other = found == wanted.end() || found->second.stored != nullptr;
     is_other ? others.push_back(&tensor) : static_cast<void>(found->second.stored = &tensor);
   }
@@ -155,10 +155,10 @@ std::string type_of(const at::Tensor& value) {
 // Says why a tensor can't be copied; "" if it can.
 std::string unlike(const Stored& stored, const at::Tensor& value) {
   const at::ScalarType type = scalar_type_of(stored.dtype);
-  if (!std::ranges::equal(stored.shape, value.sizes())) return to_text(stored.shape) + " in the file, " + shape_text(value);
+  if (!std::ranges::equal(stored.shape, value.sizes())) return to_text(stored.shape) + " in the file and " + shape_text(value);
   const bool is_alike = at::isFloatingType(type) == at::isFloatingType(value.scalar_type()) &&
                         at::isComplexType(type) == at::isComplexType(value.scalar_type());
-  return is_alike ? "" : std::string(name_of(stored.dtype)) + " in the file, " + type_of(value);
+  return is_alike ? "" : std::string(name_of(stored.dtype)) + " in the file and " + type_of(value);
 }
 
 struct Problems {

@@ -26,7 +26,7 @@ namespace millrace::nn {
 
 struct LoadOptions {
   // Only tensors whose names begin with `prefix` ("features.") are used, and the prefix is removed from their names. `prefix` is
-  // looked for in the file's names, and then in these names without the parts that wrappers add.
+  // looked for in the file's names; if no name begins with it, in the names without the parts that wrappers add.
   std::string prefix = "";
   // Maps the beginning of a name in the file, after `prefix`, to its beginning in the module: {{"conv1.", "first.conv."}}. If
   // several beginnings fit, the longest is replaced.
@@ -37,9 +37,9 @@ struct LoadOptions {
 };
 
 struct LoadedWeights {
-  std::size_t taken = 0;                // number of tensors
-  std::vector<std::string> missing;     // names in the module; only if `strict` is false
-  std::vector<std::string> unexpected;  // names in the file; only if `strict` is false
+  std::size_t taken = 0;                // number of tensors that were loaded
+  std::vector<std::string> missing;     // names in the module that the file does not have; only if `strict` is false
+  std::vector<std::string> unexpected;  // names in the file that the module does not have; only if `strict` is false
   std::vector<std::string> notices;     // one line each: prefixes of wrappers, converted number formats, ignored tensors
 };
 
@@ -88,8 +88,8 @@ class FrozenImpl final : public Impl, public FrozenPart {
   void train(bool /*on*/ = true) override { Impl::train(false); }
 };
 
-// Holds a FrozenImpl, as torch::nn::Linear holds a LinearImpl. Its arguments are the file, the options, and then those of Impl's
-// constructor.
+// Holds a FrozenImpl, as torch::nn::Linear holds a LinearImpl. The arguments of its constructor are the file, the options, and
+// then those of Impl's constructor.
 template <class Impl>
 using Frozen = torch::nn::ModuleHolder<FrozenImpl<Impl>>;
 

@@ -168,11 +168,11 @@ TEST(LoadWeights, WhatIsMissingUnexpectedOrOfAnotherShapeIsNamedWithTheNearestNa
   other_shape["first.weight"] = at::zeros({2, 4});
   EXPECT_EQ(refused(other_shape, {.strict = false}),
             "the weights of the file do not fit the module: 1 of another shape or type\n"
-            "\"first.weight\" is [2,4] in the file, [2,3] in the module\n"
+            "\"first.weight\" is [2,4] in the file and [2,3] in the module\n"
             "  where    w.pt\n  next     make the module with the file's sizes and types: millrace inspect w.pt lists them");
   NamedTensors integers = sound();
   integers["first.bias"] = at::ones({2}, at::kLong);
-  EXPECT_THAT(refused(integers), HasSubstr("\"first.bias\" is i64 in the file, f32 in the module"));
+  EXPECT_THAT(refused(integers), HasSubstr("\"first.bias\" is i64 in the file and f32 in the module"));
 
   NamedTensors more = sound();
   more["head.weight"] = at::zeros({5});
@@ -208,7 +208,7 @@ TEST(LoadWeights, AFolderAndAMissingFileAreRefused) {
   Net net;
   std::filesystem::create_directories("runs/teacher");
   EXPECT_EQ(parts_of([&] { (void)load_weights(*net, "runs/teacher"); }),
-            "runs/teacher is a folder, and weights are read from a file\n  where    runs/teacher\n"
+            "runs/teacher is a folder, but weights are read from a file\n  where    runs/teacher\n"
             "  next     if it is the folder of a run, write its weights to a file: millrace export --from runs/teacher --to "
             "weights.safetensors");
   EXPECT_THAT(parts_of([&] { (void)load_weights(*net, "gone.pt"); }), HasSubstr("gone.pt"));

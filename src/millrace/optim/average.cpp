@@ -15,7 +15,8 @@ Average::Average(const std::vector<ParameterGroup>& groups, double decay) : deca
     for (const NamedParameter& parameter : group.parameters) {
       device = parameter.value.device();
       const at::Tensor own = parameter.value.detach();
-      // In 16 bits a small part of a difference would round to nothing, and the average would stand still.
+      // The average of 16-bit weights is fp32: in 16 bits its small steps would round to nothing, and the average would stand
+      // still.
       const bool is_short = own.scalar_type() == at::kBFloat16 || own.scalar_type() == at::kHalf;
       weights_[parameter.name] = is_short ? own.to(at::kFloat) : own.clone();
       parameters_.push_back(parameter);
@@ -49,7 +50,7 @@ void Average::load(const Tensors& weights, const at::Tensor& updates) {
     if (it == weights.end()) refuse("the averaged weights lack " + name);
     if (it->second.sizes() != own.sizes()) refuse("the averaged weight " + name + " has another shape than the model's");
   }
-  if (!updates.defined() || updates.dim() != 0) refuse("the averaged weights do not say how many updates they hold");
+  if (!updates.defined() || updates.dim() != 0) refuse("the averaged weights do not say of how many updates they are the mean");
   const at::NoGradGuard no_grad;
   for (const auto& [name, own] : weights_) own.copy_(weights.at(name));
   updates_.copy_(updates);

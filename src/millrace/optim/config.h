@@ -53,14 +53,14 @@ struct OptimConfig {
         field<&C::betas>("Decay rates of Adam's first and second moment.").size(2),
         field<&C::eps>("Added to the square root of Adam's second moment.").above(0),
         field<&C::weight_decay>("Decoupled (adamw) or L2 (adam, sgd) weight decay.").min(0),
-        field<&C::decay_only_matrices>("Decay tensors of two and more dimensions only, not biases and norms."),
+        field<&C::decay_only_matrices>("Apply weight decay only to tensors of two or more dimensions, not to biases and norms."),
         field<&C::momentum>("Momentum of sgd.").min(0).below(1),
         field<&C::fused>("One fused kernel for all parameters instead of a loop of small ones."),
         field<&C::clip_norm>("Scale the gradient down to this L2 norm if it is larger; 0 = off.").min(0),
         field<&C::clip_value>("Clamp each gradient element to +-this; 0 = off.").min(0),
         field<&C::schedule>("How the learning rate changes during the run."),
         field<&C::schedule_by>(
-            "Unit in which the schedule counts; with epoch, warmup_steps and decay_every are numbers of epochs."),
+            "Unit in which the schedule counts; if it is epoch, warmup_steps and decay_every are numbers of epochs."),
         field<&C::warmup_steps>("Steps of linear warm-up before the schedule.").min(0),
         field<&C::warmup_frac>(
             "Length of the warm-up as a share of the run, for schedules that have an end; used if warmup_steps is 0.")
@@ -78,13 +78,13 @@ struct OptimConfig {
         field<&C::plateau_threshold>("Smallest improvement that counts for plateau, as a share of the best loss.").min(0),
         field<&C::accumulate>("Batches per step.").min(1),
         field<&C::lr_scaling>("Multiply learning_rate by global batch / lr_scaling_batch, or by its square root."),
-        field<&C::lr_scaling_batch>("Global batch that learning_rate was chosen for.").min(0),
+        field<&C::lr_scaling_batch>("Global batch for which learning_rate was chosen.").min(0),
         field<&C::ema_decay>(
             "Decay of a running mean of the weights, which validation and later commands use (typically 0.999); 0 = off.")
             .min(0)
             .below(1),
-        field<&C::spike_zscore>(
-            "Skip a step whose loss or gradient norm is this many standard deviations above recent ones (typically 6); 0 = off.")
+        field<&C::spike_zscore>("Skip a step whose loss or gradient norm is this many standard deviations above its recent mean "
+                                "(typically 6); 0 = off.")
             .min(0)};
   }
 };

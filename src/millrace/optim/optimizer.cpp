@@ -235,7 +235,7 @@ struct Optimizer::Impl {
     if (shares != nullptr) spread();
   }
 
-  // Sends the new values of all parameters that had a gradient to all ranks.
+  // Sends to all ranks the new values of all parameters that had a gradient.
   void spread() const {
     std::vector<at::Tensor> values;
     std::vector<int> from;
@@ -285,7 +285,7 @@ struct Optimizer::Impl {
     return tensors;
   }
 
-  // Throws before anything is changed.
+  // Throws SnapshotError if `given` does not fit; called before anything is changed.
   void check(const Tensors& own, const State& given) const {
     const auto refuse = [](std::string what, const std::string& name) {
       throw SnapshotError({.what = std::move(what),
@@ -294,13 +294,14 @@ struct Optimizer::Impl {
     };
     const Json algorithm = given.json.is_object() ? given.json.value("algorithm", Json()) : Json();
     if (algorithm != word_of(config.name)) {
-      refuse("the snapshot's optimiser is " + algorithm.dump() + ", the run's is \"" + word_of(config.name) + "\"", "algorithm");
+      refuse("the snapshot's optimiser is " + algorithm.dump() + ", but the run's is \"" + word_of(config.name) + "\"",
+             "algorithm");
     }
     for (const auto& [name, tensor] : own) {
       const auto found = given.tensors.find(name);
       if (found == given.tensors.end() || !found->second.defined()) refuse("the optimiser's state lacks a tensor", name);
       if (found->second.sizes() != tensor.sizes() || found->second.scalar_type() != tensor.scalar_type()) {
-        refuse("the optimiser's state has " + shape_of(found->second) + ", the model needs " + shape_of(tensor), name);
+        refuse("the optimiser's state has " + shape_of(found->second) + ", but the model needs " + shape_of(tensor), name);
       }
     }
     std::set<std::string> others;  // state of parameters that another rank updates

@@ -39,7 +39,7 @@ class Optimizer {
  public:
   // Keeps references to the parameters and reads their .grad in step(). All parameters must be on one device, and each may be
   // given only once. `fused=false` uses the plain path: a loop over tensors with ATen's operations and the same arithmetic. In
-  // fp32 both agree within 1e-6 of the largest element after a step.
+  // fp32 both paths agree within 1e-6 of the largest element after a step.
   //
   // With `shares`, which must outlive the optimiser, each rank keeps the moments of a part of the parameters and updates only
   // that part. The rank gets the new values of all other parameters from the ranks that own them, so apply() is collective. All

@@ -366,13 +366,13 @@ TEST(Optimizer, LoadStateRefusesWhatDoesNotFit) {
   EXPECT_THAT(refusal([](State& s) {
                 s.tensors["w.exp_avg"] = at::zeros({3, 4});
               }),
-              HasSubstr("the optimiser's state has Float [3,4], the model needs Float [4,3]"));
+              HasSubstr("the optimiser's state has Float [3,4], but the model needs Float [4,3]"));
   EXPECT_THAT(refusal([](State& s) { s.tensors["w.step"] = at::zeros({}, at::kLong); }),
-              HasSubstr("has Long [], the model needs"));
+              HasSubstr("has Long [], but the model needs"));
   EXPECT_THAT(refusal([](State& s) { s.tensors["old.step"] = at::zeros({}); }),
               HasSubstr("has a tensor that this model does not have"));
   EXPECT_THAT(refusal([](State& s) { s.json["algorithm"] = "sgd"; }),
-              HasSubstr("the snapshot's optimiser is \"sgd\", the run's is \"adamw\""));
+              HasSubstr("the snapshot's optimiser is \"sgd\", but the run's is \"adamw\""));
   EXPECT_THAT(refusal([](State& s) { s.json = Json::array(); }), HasSubstr("the snapshot's optimiser is null"));
   expect_bits_equal(copy_of(list, optimizer), before);
 }

@@ -99,7 +99,7 @@ OptimConfig settled(OptimConfig config, std::int64_t total_steps, std::int64_t g
   }
   if (config.lr_scaling == RateScaling::none) return config;
   if (config.lr_scaling_batch == 0) {
-    throw ConfigError({.what = "the learning rate can't be scaled: the global batch for which it was chosen is not set",
+    throw ConfigError({.what = "the learning rate can't be scaled, because the global batch for which it was chosen is not set",
                        .where = "optim.lr_scaling = " + word_of(config.lr_scaling) + ", optim.lr_scaling_batch = 0",
                        .next = "set optim.lr_scaling_batch to that global batch, or optim.lr_scaling to none"});
   }

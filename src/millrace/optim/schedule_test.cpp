@@ -119,7 +119,7 @@ TEST(Settled, TheRateFollowsTheGlobalBatch) {
   EXPECT_DOUBLE_EQ(settled(c, 30, 8).learning_rate, 0.8);
   c.lr_scaling_batch = 0;
   EXPECT_EQ(config_error_of([&] { (void)settled(c, 30, 8); }),
-            "ConfigError  the learning rate can't be scaled: the global batch for which it was chosen is not set\n"
+            "ConfigError  the learning rate can't be scaled, because the global batch for which it was chosen is not set\n"
             "  where    optim.lr_scaling = sqrt, optim.lr_scaling_batch = 0\n"
             "  next     set optim.lr_scaling_batch to that global batch, or optim.lr_scaling to none");
 }

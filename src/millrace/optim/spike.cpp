@@ -14,7 +14,7 @@
 namespace millrace::optim {
 namespace {
 
-// Relative to the mean; without this least deviation, each ripple of a loss that hardly moves would be a spike.
+// The least standard deviation, relative to the mean. Without it, each ripple of a loss that hardly moves would be a spike.
 constexpr double kLeastSpread = 0.01;
 
 }  // namespace

@@ -18,7 +18,7 @@ enum class ColourMap : std::uint8_t {
 // Computed in CIE L*a*b* (CIE 15:2004, white D65) and sRGB (IEC 61966-2-1); 256 steps.
 [[nodiscard]] Colour colour_of(ColourMap map, double share);
 
-// The colour of a value that is not a number: a grey that neither map contains.
+// The colour of a value that is not a number: a grey that no ColourMap contains.
 inline constexpr Colour kNoNumber{140, 140, 140};
 
 // Returns the colour of the n-th line. Eight colours differ in hue and in lightness, so that readers with red-green blindness

@@ -21,7 +21,7 @@ void check(const Curves& what) {
       refuse(what.name,
              "has " + std::to_string(series.x.size()) + " x and " + std::to_string(series.y.size()) + " y values in series " +
                  quoted(series.name),
-             "give equal numbers of both, or no x, which then counts 0, 1, 2, …");
+             "give as many x as y values, or no x values: then x is 0, 1, 2, …");
     }
   }
   check_axis(what.name, "x axis", what.x);
@@ -40,7 +40,7 @@ Range range_of(const Axis& axis, const Span& span, bool air) {
   return {span.low - gap, span.high + gap};
 }
 
-// Adds the points of `run`, which lie in one column of pixels, reduced to at most four. The picture stays the same.
+// Adds at most four points in place of the points of `run`, which all lie in one column of pixels. The picture stays the same.
 void add_run(std::vector<Point>& points, std::span<const Point> run) {
   if (run.size() <= 4) {
     points.insert(points.end(), run.begin(), run.end());
@@ -108,7 +108,7 @@ Picture curves(const Curves& what) {
       sentences({what.caption, not_finite(lost, all, "gaps"),
                  hidden == 0 ? ""
                              : with_commas(hidden) + " of " + with_commas(all) +
-                                   " values are not above zero: a logarithmic axis has no place for them."});
+                                   " values are left out, because they are not above zero and an axis is logarithmic."});
   const Legend legend = legend_of(names.size() == 1 && names[0].empty() ? std::vector<std::string>{} : names);
   const Ticks y = ticks_up(what.y, range_of(what.y, ys, true), kPlotHeight);
   const double left = std::ceil(kMargin + kBesideAxis + widest(y) + 8);

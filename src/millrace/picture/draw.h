@@ -130,9 +130,9 @@ struct Image {
 
   std::string caption = "";
   std::int64_t height = 0, width = 0;
-  std::int64_t channels = 3;  // 1 grey, 3 RGB; last dimension in memory: height * width * channels values
+  std::int64_t channels = 3;  // 1: grey, 3: RGB; a pixel's channels are adjacent: height * width * channels values
   std::variant<std::vector<std::uint8_t>, std::vector<float>> pixels = {};
-  Range range = {};                                 // for floats: the values that are black and white
+  Range range = {};                                 // for floats: `low` is drawn black, `high` white
   std::optional<ColourMap> colours = std::nullopt;  // for floats of one channel: these colours instead of black to white
   std::optional<PixelSize> size = std::nullopt;     // if set, a scale bar of a round length is drawn under the image
 };

@@ -259,7 +259,7 @@ TEST(MatrixPicture, ColoursAreSharesOfTheRow) {
   what.counts.assign(160000, 1);
   expect_sound(matrix(what), "x");
   what.counts.pop_back();
-  EXPECT_THAT(refusal_to_draw([&] { (void)matrix(what); }), HasSubstr("has 159999 counts, and 400 classes need 160000"));
+  EXPECT_THAT(refusal_to_draw([&] { (void)matrix(what); }), HasSubstr("has 159999 counts, but 400 classes need 160000"));
   EXPECT_THAT(refusal_to_draw([] { (void)matrix({.name = "x", .classes = {"a"}, .counts = {-1}}); }),
               HasSubstr("has the count -1"));
   EXPECT_THAT(refusal_to_draw([] { (void)matrix({.name = "x"}); }), HasSubstr("has no classes"));

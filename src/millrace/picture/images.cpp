@@ -21,22 +21,23 @@ void check(const std::string& name, const Image& image, std::size_t number) {
   if (image.height < 1 || image.width < 1) refuse(name, "has " + shape + " values in " + who, "leave the image out");
   if (image.channels != 1 && image.channels != 3) {
     refuse(name, "has " + std::to_string(image.channels) + " channels in " + who,
-           "give 1 (grey) or 3 (RGB), the last dimension in memory; other channels can be maps");
+           "give 1 channel (grey) or 3 (RGB); the channels of a pixel are adjacent in memory; draw other channels as maps");
   }
   const std::optional<std::int64_t> count = element_count({image.height, image.width, image.channels});
   if (!count || *count != static_cast<std::int64_t>(size_of(image))) {
     refuse(name, "has " + std::to_string(size_of(image)) + " values in " + who + " of " + shape,
-           "give height times width times channels values, channels last");
+           "give height * width * channels values; the channels of a pixel are adjacent in memory");
   }
   check_range(name, who, image.range);
   if (image.colours && (image.channels != 1 || !std::holds_alternative<std::vector<float>>(image.pixels)))
-    refuse(name, "has colours for " + who + ", which is not one channel of floats", "give floats, or leave the colours out");
+    refuse(name, "has colours for " + who + ", but that image is not one channel of floats",
+           "give one channel of floats, or leave the colours out");
   const auto is_size = [](double size) { return std::isfinite(size) && size > 0; };
   if (image.size && !(is_size(image.size->height) && is_size(image.size->width)))
     refuse(name, "has an invalid pixel size for " + who, "give a height and a width above 0, or leave the size out");
 }
 
-// Returns `fits`, but with rows of the height that the pixel size requires, unless the image would be too long.
+// Returns `fits`, but with rows of the height that the pixel size requires, or with lower rows if the image would be too high.
 Fits in_proportion(const Image& image, Fits fits, double greatest_height) {
   if (!image.size) return fits;
   const double wanted = static_cast<double>(fits.columns.zoom) / static_cast<double>(fits.columns.shrink) * image.size->height /

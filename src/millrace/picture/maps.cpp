@@ -175,7 +175,7 @@ Picture maps(const Maps& what) {
   const MapsLayout layout = layout_of(what);
   const std::string outside = layout.outside == 0 ? ""
                                                   : with_commas(layout.outside) + " of " + with_commas(layout.all) +
-                                                        " values lie beyond the scale: they have the colour of its end.";
+                                                        " values lie beyond the scale and have the colour of the scale's end.";
   Page page(what.name, what.title, sentences({what.caption, not_finite(layout.lost, layout.all, "grey"), outside}),
             layout.height);
   for (std::size_t i = 0; i < what.maps.size(); ++i) {

@@ -19,7 +19,7 @@ void check(const Matrix& what) {
   }
   if (what.counts.size() != classes * classes) {
     refuse(what.name,
-           "has " + std::to_string(what.counts.size()) + " counts, and " + std::to_string(classes) + " classes need " +
+           "has " + std::to_string(what.counts.size()) + " counts, but " + std::to_string(classes) + " classes need " +
                std::to_string(classes * classes),
            "give a count for each pair of classes, a row for each true class");
   }
@@ -93,8 +93,8 @@ Picture matrix(const Matrix& what) {
     empty += std::all_of(row, row + static_cast<std::ptrdiff_t>(classes), [](std::int64_t count) { return count == 0; }) ? 1 : 0;
   }
   const std::string grey = empty == 0 ? "" : "Grey: classes without a sample.";
-  Page page(what.name, what.title, sentences({what.caption, grey, size < 12 ? "Cells are too small for their counts." : ""}),
-            layout.height);
+  Page page(what.name, what.title,
+            sentences({what.caption, grey, size < 12 ? "The cells are too small to show their counts." : ""}), layout.height);
   Canvas& canvas = page.canvas();
   for (std::size_t row = 0; row < classes; ++row) {
     double all = 0;

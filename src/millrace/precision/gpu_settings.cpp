@@ -19,10 +19,10 @@ void fix_workspace() {
   ::setenv(kWorkspace, kFixedWorkspace, /*replace=*/0);
   const std::string_view set = std::getenv(kWorkspace);
   if (set == kFixedWorkspace || set == ":16:8") return;
-  throw ConfigError({"train.deterministic needs matrix products that repeat, but " + std::string(kWorkspace) + "=" +
-                         std::string(set) + " allows others",
+  throw ConfigError({"train.deterministic needs matrix products that repeat their bits, but " + std::string(kWorkspace) + "=" +
+                         std::string(set) + " allows products that do not",
                      std::string(kWorkspace) + " in the environment",
-                     "unset it, or set it to " + std::string(kFixedWorkspace) + " or :16:8"});
+                     "unset this variable, or set it to " + std::string(kFixedWorkspace) + " or :16:8"});
 }
 
 }  // namespace
@@ -37,7 +37,7 @@ GpuSettings choose_gpu_settings(bool deterministic, std::optional<bool> timed, c
   }
   GpuSettings settings{.deterministic = deterministic, .timed_convolutions = !deterministic && timed.value_or(true)};
   settings.deterministic_reason = deterministic
-                                      ? "every operation adds in a fixed order; an operation that can't is an error"
+                                      ? "every operation adds in a fixed order; an operation that can't do so is an error"
                                       : "atomic additions come in another order each time, so runs with the same seed agree only "
                                         "up to rounding; with train.deterministic=true they agree to the bit";
   if (deterministic) {

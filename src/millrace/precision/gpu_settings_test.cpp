@@ -80,7 +80,7 @@ TEST_F(GpuWaysInForce, AWorkspaceThatDoesNotRepeatIsRefused) {
     use_gpu_settings(choose_gpu_settings(true, std::nullopt, kOnGpu), kOnGpu);
     ADD_FAILURE() << "it was taken";
   } catch (const ConfigError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("CUBLAS_WORKSPACE_CONFIG=:4096:2:16:8 allows others"));
+    EXPECT_THAT(error.what(), HasSubstr("CUBLAS_WORKSPACE_CONFIG=:4096:2:16:8 allows products that do not"));
   }
 }
 

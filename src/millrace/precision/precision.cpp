@@ -55,9 +55,9 @@ double relative_difference(double value, double reference) {
 }
 
 std::string differs(const std::string& format, const std::string& what, double value, double reference, double tolerance) {
-  return "fp32: " + what + " of a trial step is " + significant(value, 4) + " in " + format + ", " + significant(reference, 4) +
-         " in fp32; " + percent(relative_difference(value, reference), 1) + " apart, at most " + percent(tolerance) +
-         " is allowed";
+  return "fp32: " + what + " of a trial step is " + significant(value, 4) + " in " + format + " and " +
+         significant(reference, 4) + " in fp32: " + percent(relative_difference(value, reference), 1) + " apart, but at most " +
+         percent(tolerance) + " is allowed";
 }
 
 // Says why the trials of one objective decide for fp32; "" if both formats agree.
@@ -71,15 +71,15 @@ std::string disagreement(const std::string& format, const Trials& fp32, const Tr
     return differs(format, "the loss" + of, half.loss, full.loss, kLossTolerance);
   if (relative_difference(half.gradient_norm, full.gradient_norm) > kNormTolerance)
     return differs(format, "the gradient's norm" + of, half.gradient_norm, full.gradient_norm, kNormTolerance);
-  // Checked before the cosine, because a message that names the parameter helps more. A library's fault may show in one round and
-  // not in the next.
+  // Checked before the cosine, because a message that names the parameter helps more. The worst round decides, because a
+  // library's fault may show in one round and not in the next.
   if (const Trial& worst = worst_of(narrow); !(worst.worst_gradient <= kWorstGradient)) {
     return "fp32: the gradient of " + worst.worst_parameter + of + " of a trial step in " + format + " is wrong by " +
-           percent(worst.worst_gradient) + " of its size in fp32, at most " + percent(kWorstGradient) + " is allowed";
+           percent(worst.worst_gradient) + " of its size in fp32, but at most " + percent(kWorstGradient) + " is allowed";
   }
   if (half.gradient_cosine >= kCosine) return "";
   return "fp32: the gradient" + of + " of a trial step in " + format +
-         " points in another direction: its cosine with fp32's is " + fixed(half.gradient_cosine, 3) + ", at least " +
+         " points in another direction: its cosine with fp32's is " + fixed(half.gradient_cosine, 3) + ", but at least " +
          fixed(kCosine, 1) + " is required";
 }
 
@@ -136,7 +136,7 @@ bool hardware_has_fast_bf16(c10::Device device, std::string* reason) {
     if (!fast && !asked.empty()) *reason += " as far as " + asked + " goes";
   } else {
     const auto [major, minor] = backend.compute_capability(index);
-    *reason = "compute capability " + std::to_string(major) + "." + std::to_string(minor) + (fast ? "" : ", bf16 needs 8.0");
+    *reason = "compute capability " + std::to_string(major) + "." + std::to_string(minor) + (fast ? "" : ", but bf16 needs 8.0");
   }
   return fast;
 }

@@ -29,10 +29,11 @@ struct Trial {
   double gradient_norm = 0;
   double gradient_cosine = 1;  // cosine between this gradient and that of the previous fp32 trial
   std::string objective = {};  // "" if the step has one objective
-  // The same measurements for the other objectives of the step; each objective must agree. step_ms is the time of the whole
-  // step.
+  // The same measurements for the other objectives of the step; a format is chosen only if it passes for each objective. step_ms
+  // is the time of the whole step.
   std::vector<Trial> others = {};
-  double worst_gradient = 0;         // the largest relative error of a parameter's gradient against the same fp32 trial
+  double worst_gradient = 0;         // the largest relative error of a parameter's gradient against that gradient in the
+                                     // previous fp32 trial
   std::string worst_parameter = {};  // the parameter with that error
   std::optional<double> busy_ms =
       {};  // part of step_ms that the busiest thread spent on a core; nullopt: all of step_ms, or the step ran on a device

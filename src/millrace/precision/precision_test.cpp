@@ -69,12 +69,13 @@ TEST_F(Precision, StaysWithFp32OtherwiseAndSaysWhy) {
   EXPECT_EQ(reason({100, 2.0, 1.0}), "fp32: a trial found bf16 no faster: 100.0 ms a step in bf16, 100.0 in fp32");
   EXPECT_EQ(reason({96, 2.0, 1.0}), "fp32: a trial found bf16 less than 5 % faster: 96.0 ms a step in bf16, 100.0 in fp32");
   EXPECT_EQ(reason({50, 2.1, 1.0}),
-            "fp32: the loss of a trial step is 2.1 in bf16, 2 in fp32; 5.0 % apart, at most 2 % is allowed");
+            "fp32: the loss of a trial step is 2.1 in bf16 and 2 in fp32: 5.0 % apart, but at most 2 % is allowed");
   EXPECT_EQ(reason({50, 2.0, 0.8}),
-            "fp32: the gradient's norm of a trial step is 0.8 in bf16, 1 in fp32; 20.0 % apart, at most 10 % is allowed");
-  EXPECT_EQ(reason({50, 2.0, 1.0, 0.5}),
-            "fp32: the gradient of a trial step in bf16 points in another direction: its cosine with fp32's is 0.500, at least "
-            "0.9 is required");
+            "fp32: the gradient's norm of a trial step is 0.8 in bf16 and 1 in fp32: 20.0 % apart, but at most 10 % is allowed");
+  EXPECT_EQ(
+      reason({50, 2.0, 1.0, 0.5}),
+      "fp32: the gradient of a trial step in bf16 points in another direction: its cosine with fp32's is 0.500, but at least "
+      "0.9 is required");
   EXPECT_EQ(reason({50, kNan, 1.0}), "fp32: a trial step is finite in fp32 but not in bf16");
   EXPECT_EQ(reason({50, 2.0, std::numeric_limits<double>::infinity()}), "fp32: a trial step is finite in fp32 but not in bf16");
   EXPECT_EQ(decide({100, kNan, 1.0}, {50, kNan, 1.0}).reason, "fp32: a trial step is not finite even in fp32");
@@ -113,8 +114,9 @@ TEST(PrecisionTrial, EveryObjectiveMustAgree) {
       return trial;
     });
   };
-  EXPECT_EQ(decide(3.3).reason,
-            "fp32: the loss of discriminator of a trial step is 3.3 in fp16, 3 in fp32; 10.0 % apart, at most 2 % is allowed");
+  EXPECT_EQ(
+      decide(3.3).reason,
+      "fp32: the loss of discriminator of a trial step is 3.3 in fp16 and 3 in fp32: 10.0 % apart, but at most 2 % is allowed");
   EXPECT_THAT(decide(3.0).reason,
               HasSubstr("; generator: loss 2 and 2, gradient norm 1 and 1, cosine 1.0000; discriminator: loss 3"));
 }
@@ -132,7 +134,7 @@ TEST(PrecisionTrial, OneGradientThatIsWrongIsNamed) {
   EXPECT_EQ(decision.autocast, std::nullopt);
   EXPECT_EQ(
       decision.reason,
-      "fp32: the gradient of encoder.conv1.weight of a trial step in bf16 is wrong by 50 % of its size in fp32, at most 25 % "
+      "fp32: the gradient of encoder.conv1.weight of a trial step in bf16 is wrong by 50 % of its size in fp32, but at most 25 % "
       "is allowed");
   const auto fine = [](std::optional<c10::ScalarType> format) { return format ? off(0.2, "head.bias") : Trial{100, 2, 1}; };
   EXPECT_EQ(confirm(c10::kBFloat16, fine).autocast, c10::kBFloat16);

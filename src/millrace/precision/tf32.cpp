@@ -19,7 +19,7 @@ Chosen<bool> choose_tf32(std::optional<bool> wish, c10::Device device, std::pair
                          std::optional<c10::ScalarType> format) {
   if (device.is_cpu()) return {.value = false, .reason = wish ? "without effect: only GPUs have TF32" : ""};
   if (capability.first < kTf32Capability)
-    return {.value = false, .reason = (wish ? "without effect: " : "") + text_of(capability) + ", TF32 needs 8.0"};
+    return {.value = false, .reason = (wish ? "without effect: " : "") + text_of(capability) + ", but TF32 needs 8.0"};
   if (wish) return {.value = *wish, .reason = *wish ? "fp32 products and convolutions round their factors to 10 bits" : ""};
   if (format)
     return {.value = true, .reason = name_of(format) + " rounds more than TF32, so the operations left in fp32 may use TF32"};

@@ -35,7 +35,7 @@ TEST(Tf32Choice, NeedsComputeCapability8) {
   for (const std::optional<bool> wish : {std::optional<bool>(), std::optional(true), std::optional(false)}) {
     const Chosen<bool> choice = choose_tf32(wish, kGpu, kTuring, c10::kHalf);
     EXPECT_FALSE(choice.value);
-    EXPECT_EQ(choice.reason, std::string(wish ? "without effect: " : "") + "compute capability 7.5, TF32 needs 8.0");
+    EXPECT_EQ(choice.reason, std::string(wish ? "without effect: " : "") + "compute capability 7.5, but TF32 needs 8.0");
   }
 }
 

@@ -11,7 +11,8 @@ namespace millrace::kernels::detail {
 // another.
 const Table& table() noexcept;
 
-// For tests that run every kernel with each table that this CPU supports. Null returns to the best table.
+// Sets the table in use, for tests that run every kernel with each table that this CPU supports. Null selects the best table
+// again.
 void set_table(const Table* table) noexcept;
 std::span<const Table* const> usable_tables() noexcept;
 

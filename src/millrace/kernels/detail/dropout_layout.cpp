@@ -113,7 +113,8 @@ void run_gelu(const detail::GeluArgs& args, const Dropout& site, c10::Device dev
 
 DropoutUnits::DropoutUnits(const Dropout& site, std::int64_t units, std::int64_t width)
     : keep_(keep_of(site)),
-      width_(std::max<std::int64_t>(width, 1)),  // units of a length of 0 have no element, and each() divides by the width
+      width_(std::max<std::int64_t>(width, 1)),  // at least 1, because each() divides by the width; units of length 0 have no
+                                                 // elements
       stretches_(dropout_runs(site, units * width)) {
   for (const DropoutRun& stretch : stretches_)
     MR_CHECK(stretches_.size() == 1 || stretch.count % width_ == 0, "a run of a dropout site must consist of whole rows");

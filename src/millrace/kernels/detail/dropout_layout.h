@@ -1,4 +1,5 @@
-// Splits a dropout site into runs of elements that are consecutive in its stream, as the raw kernels need them.
+// Splits the elements of a dropout site into runs, as the raw kernels need them. The elements of a run are consecutive in the
+// site's stream.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +25,8 @@ using detail::DropoutRun;
 // another number of elements.
 [[nodiscard]] std::vector<DropoutRun> dropout_runs(const Dropout& site, std::int64_t elements);
 
-// Returns the site of the elements begin, ..., begin + count - 1 of a tensor with `elements` elements, whose site is `site`.
+// Returns the site of a part of a tensor, the elements begin, ..., begin + count - 1. The tensor has `elements` elements and the
+// site `site`.
 [[nodiscard]] Dropout part_of(const Dropout& site, std::int64_t elements, std::int64_t begin, std::int64_t count);
 
 // Applies a kernel to a whole tensor: on the CPU the table's kernel, in parallel; on another device that device's kernel, on the

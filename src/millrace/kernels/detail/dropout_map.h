@@ -10,7 +10,7 @@
 //
 // So 16 blocks computed side by side in 16 vector lanes give the bits of 128 neighbours in order, without any shuffle.
 //
-// No LibTorch, because compilers of devices read this file too.
+// Includes nothing of LibTorch, because compilers of devices read this file too.
 #pragma once
 
 #include <cstdint>

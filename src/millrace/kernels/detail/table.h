@@ -10,7 +10,7 @@
 
 namespace millrace::kernels::detail {
 
-enum class Type : std::uint8_t { f32, bf16, f16 };  // the tables below support f32 and bf16
+enum class Type : std::uint8_t { f32, bf16, f16 };  // the tables below support only f32 and bf16
 
 // The dropout of a site; see dropout_map.h.
 struct Keep {
@@ -81,7 +81,8 @@ struct GeluArgs {
   Keep keep;
 };
 
-// out = f(x); with a gradient out = gradient * f'(x). Shares are groups of 128 elements. `out` may be x or the gradient.
+// out = f(x); with a gradient out = gradient * f'(x). The work is divided into groups of 128 elements. `out` may be x or the
+// gradient.
 struct PointwiseArgs {
   const void* x;
   const void* gradient;  // null in the forward pass
@@ -141,8 +142,8 @@ struct Pack {
   std::int64_t first_panel;  // the number of the panel at `panels`
 };
 
-// A bf16 matrix (rows, columns) as words of two rows side by side: words[pair * stride + column]. Shares are strips of 16
-// columns.
+// A bf16 matrix (rows, columns) as words: words[pair * stride + column] holds the elements of two neighbouring rows in one
+// column. The work is divided into strips of 16 columns.
 struct WordRows {
   const std::uint16_t* matrix;
   std::uint32_t* words;
@@ -152,7 +153,7 @@ struct WordRows {
 
 // c (rows, columns) = a times panels + bias, in fp32; c's rows are c_stride apart. The word (row, word) of a is a[row * a_stride
 // + word], or a[word * a_stride + row] with word_major. bf16 is always word_major and needs room for six rows. fp32 needs at
-// least six rows. Shares are work items: panels times row_groups.
+// least six rows. The work is divided into panels times row_groups items.
 struct Product {
   const std::uint32_t* a;
   const std::uint32_t* panels;
@@ -163,7 +164,8 @@ struct Product {
   bool word_major;
 };
 
-// out = d - vectors (vectors^T d) with d = x - mean, for planes (frequencies, pixels). Shares are tiles of 64 pixels of a plane.
+// out = d - vectors (vectors^T d) with d = x - mean, for planes (frequencies, pixels). The work is divided into tiles of 64
+// pixels of a plane.
 struct Components {
   const float* x;
   float* out;
@@ -174,10 +176,11 @@ struct Components {
 };
 
 // A convolution with kernel 3 and stride 1 over volumes (samples, depth, height, width, channels) with circular padding. The
-// channels of `more` follow those of x. Shares are bands of `band` rows of a plane. `columns` is out_channels rounded up to 16.
-// Panels are (27, channels, columns). In bf16, a word holds two neighbouring channels; an odd last channel is paired with a zero.
-// The weights' gradient is summed in an array (9, columns, 3 * channels rounded up to 16). Its first axis counts the kernel's
-// planes and rows, the second the output channels, the third the kernel's columns and the input channels.
+// channels of `more` follow those of x. The work is divided into bands of `band` rows of a plane. `columns` is out_channels
+// rounded up to a multiple of 16. Panels are (27, channels, columns). In bf16, a word holds two neighbouring channels; an odd
+// last channel is paired with a zero. The weights' gradient is summed in an array (9, columns, 3 * channels rounded up to a
+// multiple of 16). The array's first axis counts the kernel's planes and rows, the second the output channels, the third the
+// kernel's columns and the input channels.
 struct Conv3d {
   const void* x;
   const void* more;             // may be null
@@ -191,8 +194,8 @@ struct Conv3d {
 inline constexpr std::int64_t kConvSlack = 32;  // a tile may read this many pixels beyond the end of a copied row
 
 // out = SiLU(x * rate) with rate = rsqrt(mean over channels of x^2 + epsilon); with a gradient out = the gradient of x. Volumes
-// are (samples, channels, positions), or (samples, positions, channels) with channels_last. Shares are blocks of kRmsBlock
-// positions: of one sample, or with channels_last of all samples together.
+// are (samples, channels, positions), or (samples, positions, channels) with channels_last. The work is divided into blocks of
+// kRmsBlock positions: of one sample, or with channels_last of all samples together.
 struct RmsNorm {
   const void* x;
   const void* gradient;  // null in the forward pass
@@ -205,10 +208,10 @@ struct RmsNorm {
 };
 inline constexpr std::int64_t kRmsBlock = 64;
 
-// Group norm and its activation: out = act(x * scale + shift); with a gradient out = the gradient of x, scale * act' * gradient +
-// x * factor + offset. Volumes are (samples, channels, positions), or (samples, positions, channels) with channels_last. Shares
-// are segments of `segment` positions: of one channel, or with channels_last of all channels of a sample. Partial sums are
-// (samples, channels, segments, 2), or (samples, segments, 2, channels) with channels_last.
+// Group norm and its activation: out = act(x * scale + shift); with a gradient out = the gradient of x, scale * act' * gradient
+// + x * factor + offset. Volumes are (samples, channels, positions), or (samples, positions, channels) with channels_last. The
+// work is divided into segments of `segment` positions: of one channel, or with channels_last of all channels of a sample.
+// Partial sums are (samples, channels, segments, 2), or (samples, segments, 2, channels) with channels_last.
 struct GroupNorm {
   const void* x;
   const void* gradient;  // null in the forward pass
@@ -223,8 +226,8 @@ struct GroupNorm {
 };
 
 // A blur and a soft pooling of planes (height, width); with a gradient: the gradient of x. x is (planes, pixels), or (planes /
-// channels, pixels, channels) with channels_last. Shares are groups of sixteen planes; with channels_last the planes of a group
-// are channels of one sample.
+// channels, pixels, channels) with channels_last. The work is divided into groups of sixteen planes; with channels_last the
+// planes of a group are channels of one sample.
 struct SoftPool {
   const void* x;
   const void* gradient;  // null in the forward pass
@@ -269,19 +272,21 @@ struct Swiglu {
   std::int64_t width;
 };
 
-// Rotates the pairs (i, i + half) of each row and head by the angle of the row's position, in place; with `back` in the other
-// direction. Shares are pairs of a batch index and a head.
+// Rotates the pairs (i, i + half) of each row and head by the angle of the row's position, in place; with `back` in the opposite
+// direction. The work is divided into pairs of a batch index and a head.
 struct Rotate {
   HeadView x;
   const float *cos, *sin;         // (positions, half)
-  const std::int64_t* positions;  // position of each batch index, if it has one row; null: a row's position is its row number
+  const std::int64_t* positions;  // if each batch index has one row: the position of that row; null: a row's position is its row
+                                  // number
   Type type;
   std::int64_t rows, heads, half;
   bool back;
 };
 
-// Attention of one query for each batch and head; the query sees the keys up to its position. Shares are pairs of a batch index
-// and a head. The caller provides scratch: head_size rounded up to 16, and one float for each key.
+// Attention of one query for each batch and head; the query sees the keys up to its position. The work is divided into pairs of
+// a batch index and a head. The caller provides scratch memory for as many floats as head_size, rounded up to a multiple of 16,
+// plus the number of keys.
 struct OneQuery {
   HeadView q, k, v, out;
   HeadView out_gradient, q_gradient, k_gradient, v_gradient;  // backward only

@@ -140,7 +140,7 @@ inline void pointwise(Pointwise function, const detail::PointwiseArgs& args, Ord
   });
 }
 
-// ---- Many tensors toward others: lerp.cu
+// ---- Tensors moved toward others: lerp.cu
 
 inline void lerp(const detail::Lerp& args, Order order = {}) {
   constexpr std::int64_t kElements = Piece<float>::kElements;

@@ -16,7 +16,7 @@ void require_fours(const void* data, const std::string& name) {
   require_aligned(data, sizeof(detail::FourOf<T>), name);
 }
 
-// Adds the results of `part` for all lanes of a warp, in the order of the warp's shuffles.
+// Returns the sum of part(lane) over all lanes of a warp, added in the order of the warp's shuffles.
 template <class Part>
 float sum_of_lanes(const Part& part) {
   OfLanes values{};

@@ -158,7 +158,7 @@ inline void rms_norm(const detail::RmsNorm& a, Order order = {}) {
 
 // ---- Group norm: group_norm.cu
 
-// For contiguous tensors: each channel and split has a block.
+// The work of a block for a contiguous tensor: one split of the positions of a sample's channel.
 template <class X>
 void sum_plane(const DeviceGroupNorm& a, std::int64_t together, std::int64_t block, std::int64_t split, Order& order) {
   const std::int64_t sample = block / a.channels, channel = block % a.channels, pieces = a.positions / together;
@@ -183,7 +183,7 @@ void sum_plane(const DeviceGroupNorm& a, std::int64_t together, std::int64_t blo
   }
 }
 
-// For channels-last tensors: each sample and split has a block.
+// The work of a block for a channels-last tensor: one split of the positions of a sample.
 template <class X>
 void sum_pixels(const DeviceGroupNorm& a, std::int64_t together, std::int64_t sample, std::int64_t split, Order& order) {
   const std::int64_t places = a.channels / together, rows = kThreads / places;
@@ -226,7 +226,7 @@ inline detail::ChannelNumbers* numbers_of(const DeviceGroupNorm& a, std::int64_t
   return reinterpret_cast<detail::ChannelNumbers*>(a.scratch + a.partial_floats()) + sample * a.channels;
 }
 
-// Each group of a sample has a warp.
+// The work of a warp: one group of a sample.
 template <class X>
 void settle(const DeviceGroupNorm& a, std::int64_t index) {
   const std::int64_t sample = index / a.groups, group = index % a.groups, width = a.channels / a.groups;

@@ -28,8 +28,9 @@ bool equal_bits(const at::Tensor& a, const at::Tensor& b);
 // A random tensor that is a view of every other element of a larger tensor, so that only its rows are contiguous.
 at::Tensor strided_randn(at::IntArrayRef sizes, at::ScalarType type);
 
-// Runs `kernel` on the inputs and `reference` on fp64 copies. Outputs must agree within `tolerance`. So must the gradients of all
-// floating inputs, from random gradients of all outputs. With `strided`, these gradients are non-contiguous tensors.
+// Runs `kernel` on the inputs and `reference` on fp64 copies of the inputs. The outputs of both must agree within `tolerance`,
+// and so must the gradients of all floating inputs. The backward passes begin with random gradients of all outputs; with
+// `strided`, these gradients are non-contiguous tensors.
 void expect_agreement(const Function& kernel, const Function& reference, const Tensors& inputs, double tolerance,
                       bool strided = false);
 

@@ -11,7 +11,7 @@
 
 namespace millrace::metrics::detail {
 
-// Double if the device has it, because a long sum of small numbers loses them in float.
+// Double if the device has it, because in float a long sum loses its small summands.
 at::Tensor zero_on(const at::Device& device) {
   const auto dtype = device::nature_of(device).has_double_sums ? at::kDouble : at::kFloat;
   return at::scalar_tensor(0.0, at::TensorOptions().dtype(dtype).device(device));
@@ -38,9 +38,9 @@ std::string shape_text(const at::Tensor& value) {
 
 void check_shapes(std::string_view metric, const char* first, const at::Tensor& x, const char* second, const at::Tensor& y) {
   if (x.defined() && y.defined() && x.sizes() == y.sizes()) return;
-  throw DataError({std::string(first) + " has shape " + shape_text(x) + ", " + second + " has shape " + shape_text(y),
+  throw DataError({std::string(first) + " has shape " + shape_text(x) + ", but " + second + " has shape " + shape_text(y),
                    "metric " + quoted(metric),
-                   "give both the same shape in prepare() or where they are made, e.g. with squeeze(1) or unsqueeze(1)"});
+                   "give both tensors the same shape in prepare() or where they are made, e.g. with squeeze(1) or unsqueeze(1)"});
 }
 
 void refuse(std::string_view metric, const std::string& what, const std::string& next) {

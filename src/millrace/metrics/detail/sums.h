@@ -24,7 +24,7 @@ void move_to(at::Tensor& total, const at::Device& device);
 [[nodiscard]] std::string type_text(const at::Tensor& value);   // for example "i64"
 [[nodiscard]] std::string shape_text(const at::Tensor& value);  // for example "[8,10]"
 
-// DataError with both shapes if x and y differ in shape.
+// Throws DataError with both shapes if x and y differ in shape.
 void check_shapes(std::string_view metric, const char* first, const at::Tensor& x, const char* second, const at::Tensor& y);
 // Throws a RecipeError about the use of a board.
 [[noreturn]] void refuse(std::string_view metric, const std::string& what, const std::string& next);

@@ -31,15 +31,14 @@ void check_labels(const at::Tensor& logits, const at::Tensor& labels) {
   if (labels.is_floating_point() && labels.sizes() == logits.sizes() && logits.dim() > 1) {
     throw DataError(
         {"the labels " + type_text(labels) + text_of(labels.sizes()) +
-             " are a number for each class, a cross-entropy "
-             "takes ids of classes, i64" +
+             " are a number for each class, but a cross-entropy takes ids of classes, i64" +
              text_of(logits.sizes().slice(0, logits.dim() - 1)),
          where,
-         "give ids: labels.argmax(-1); for labels that are truly shared between classes sum it up yourself, without a "
+         "give ids: labels.argmax(-1); if labels are truly shared between classes, compute the loss yourself, without "
          "label_smoothing: -(labels * logits.log_softmax(-1)).sum(), with the number of rows as count"});
   }
   if (labels.scalar_type() != at::kLong) {
-    throw DataError({"the labels are " + type_text(labels) + text_of(labels.sizes()) + ", a cross-entropy takes i64 (int64)",
+    throw DataError({"the labels are " + type_text(labels) + text_of(labels.sizes()) + ", but a cross-entropy takes i64 (int64)",
                      where, "convert them in prepare() or in the source, e.g. batch[\"label\"].to(at::kLong)"});
   }
   if (!logits.is_floating_point() || logits.dim() == 0) {
@@ -48,18 +47,19 @@ void check_labels(const at::Tensor& logits, const at::Tensor& labels) {
   }
   const at::IntArrayRef wanted = logits.sizes().slice(0, logits.dim() - 1);
   if (labels.sizes() == wanted) return;
-  throw DataError({"logits " + text_of(logits.sizes()) + " need labels of shape " + text_of(wanted) + ", the labels have shape " +
-                       text_of(labels.sizes()),
-                   where,
-                   "bring the labels to that shape, e.g. with squeeze(1) in prepare(); classes are the last dimension of logits, "
-                   "which movedim(1, -1) makes of images [rows,classes,height,width]"});
+  throw DataError(
+      {"logits " + text_of(logits.sizes()) + " need labels of shape " + text_of(wanted) + ", the labels have shape " +
+           text_of(labels.sizes()),
+       where,
+       "bring the labels to that shape, e.g. with squeeze(1) in prepare(); the classes must be the last dimension of the "
+       "logits: for images [rows,classes,height,width] call movedim(1, -1)"});
 }
 
 void find_bad_label(const at::Tensor& labels, std::int64_t classes, std::int64_t ignore_index) {
   if (!labels.is_cpu()) return;
   const at::Tensor places = outside(labels, classes, ignore_index).nonzero();
   if (places.size(0) == 0) return;
-  const at::Tensor flat = labels.reshape({-1});  // host: labels on the CPU, and only for an error
+  const at::Tensor flat = labels.reshape({-1});  // host: the labels are on the CPU, and this runs only for an error
   const std::int64_t first = outside(flat, classes, ignore_index).nonzero()[0][0].item<std::int64_t>();
   const std::int64_t row = places.size(1) > 0 ? places[0][0].item<std::int64_t>() : 0;
   throw RowError({"label " + std::to_string(flat[first].item<std::int64_t>()) + " of row " + std::to_string(row) +

@@ -1,5 +1,5 @@
-// Decides which fused kernels a run uses, by kernels/operation_trial.h. A trial times forward and backward of the kernel and of
-// its plain path, on tensors of the call's shape.
+// Decides by trials (kernels/operation_trial.h) which fused kernels a run uses. A trial times forward and backward of the kernel
+// and of its plain path, on tensors of the call's shape.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,12 +13,12 @@ namespace millrace::nn::detail {
 // would need more memory than a trial may use, the kernel is used without a trial.
 [[nodiscard]] bool attention_takes_ours(at::IntArrayRef sizes, at::ScalarType type, double p);
 
-// The same for attention of qkv (B, T, 3 C) without a mask. full_attention_plain() is the plain path of that attention, with the
-// result (B, T, H, C / H).
+// True if attention of qkv (B, T, 3 C) without a mask should use Millrace's kernel; for the rest see attention_takes_ours().
+// full_attention_plain() is the plain path of that attention, with the result (B, T, H, C / H).
 [[nodiscard]] bool full_attention_takes_ours(const at::Tensor& qkv, std::int64_t heads);
 [[nodiscard]] at::Tensor full_attention_plain(const at::Tensor& qkv, std::int64_t heads);
 
-// The same for residual, dropout and layer norm over the last dimension of x.
+// True if residual, dropout and layer norm over the last dimension of x should use Millrace's kernel.
 [[nodiscard]] bool norm_takes_ours(const at::Tensor& x, at::ScalarType residual_type, double p);
 
 // Helpers for the trials of all operations. leaf() makes a leaf whose values avoid a kernel's special cases.

@@ -62,8 +62,8 @@ void plain_sgd(const OptimConfig& config, double weight_decay, const Lists& list
 
 void update_fused(const OptimConfig& config, double weight_decay, Lists& lists, const Scalars& scalars) {
   if (config.name == Algorithm::sgd) {
-    // is_first_step only means that buffers are uninitialised. Millrace's buffers start as zeros, which gives the same first
-    // step.
+    // is_first_step would only mean that buffers are uninitialised. Millrace's buffers start as zeros, which gives the same
+    // first step.
     at::_fused_sgd_(lists.parameters, lists.gradients, lists.first, weight_decay, config.momentum, scalars.learning_rate,
                     /*dampening=*/0.0, /*nesterov=*/false, /*maximize=*/false, /*is_first_step=*/false, scalars.scale,
                     scalars.found_inf);

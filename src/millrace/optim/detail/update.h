@@ -26,7 +26,8 @@ struct Scalars {
   at::Tensor found_inf;
 };
 
-// Neither of these two functions reads a device value on the host.
+// Update the parameters: update_fused() by ATen's fused kernels, update_plain() by single operations. Neither reads a device
+// value on the host.
 void update_fused(const OptimConfig& config, double weight_decay, Lists& lists, const Scalars& scalars);
 void update_plain(const OptimConfig& config, double weight_decay, Lists& lists, const Scalars& scalars);
 

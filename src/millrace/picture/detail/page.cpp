@@ -26,7 +26,7 @@ std::int64_t page_height(const std::string& name, const std::string& title, cons
   refuse(
       name,
       "needs " + fixed(height, 0) + " pixels of height, more than the " + std::to_string(kGreatestHeight) + " that are allowed",
-      "show less in it, or make several pictures");
+      "show less in the picture, or draw several pictures");
 }
 
 }  // namespace

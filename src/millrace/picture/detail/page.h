@@ -17,7 +17,7 @@ namespace millrace::picture::detail {
 inline constexpr double kMargin = 18;
 inline constexpr double kInner = static_cast<double>(kWidth) - 2 * kMargin;
 
-// Throws an error whose text begins with "picture "maps" ...".
+// Throws a RecipeError whose text begins with the picture's name: picture "maps" ...
 [[noreturn]] void refuse(const std::string& picture, const std::string& what, const std::string& next);
 void check_axis(const std::string& picture, const std::string& which, const Axis& axis, bool may_be_logarithmic = true);
 void check_range(const std::string& picture, const std::string& which, const Range& range);
@@ -89,8 +89,8 @@ struct Fit {
 struct Fits {
   Fit rows, columns;
 };
-// Fits `height` x `width` cells into a width of `room`. Cells are square unless the height would then be outside the two
-// limits.
+// Fits `height` x `width` cells into a width of `room`. Cells are square unless the height would then be below `least_height` or
+// above `greatest_height`.
 [[nodiscard]] Fits fits(std::int64_t height, std::int64_t width, double room, double least_height, double greatest_height);
 
 // Returns the mean of the finite values under a pixel; NaN if no value there is finite. Each cell has `channels` values.
