@@ -44,7 +44,7 @@ BenchShape shape(std::string name, std::string help, const std::string& preset, 
           })};
 }
 
-// The names of the switchboard rows that this recipe uses, among the rows that not every recipe uses.
+// The names of the switchboard rows that this recipe uses. Rows that every recipe uses are left out.
 std::vector<std::string> switches() {
   return {"channels_last",     "tried_convolutions", "fused_group_norm", "lean_norms",
           "phased_upsampling", "voxel_products",     "look_ahead",       "sample_cache"};

@@ -108,7 +108,7 @@ void check_crops(const VolumeFiles& files, const RecipeConfig& recipe) {
   }
 }
 
-// Collects files of a kind and makes one notice about all of them: "12 files …, the first is a.npz".
+// Collects files of a kind and makes one notice about all of them: "12 files …, the first: "a.npz"".
 class Tally {
  public:
   void add(const VolumeFile& file) {
@@ -148,7 +148,7 @@ void note_spacing(const std::vector<const VolumeFile*>& files, const RecipeConfi
                     "with voxels of another size than recipe.spacing (" + spacing_text(first) + " mm; nothing is resampled)");
 }
 
-// The different values of a member, each with the number of its files, the most frequent value first.
+// The different values of a member, each with the number of files that have it, the most frequent value first.
 std::vector<std::pair<std::string, std::int64_t>> counted(const std::vector<const VolumeFile*>& files,
                                                           std::string VolumeFile::*member) {
   std::vector<std::pair<std::string, std::int64_t>> counts;

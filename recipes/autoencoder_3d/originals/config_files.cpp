@@ -75,7 +75,8 @@ class References {
     if (value.is_object()) replace_in(value, path + ".", [](const std::string&) { return true; });
     return true;
   }
-  // Replaces the references in each key of `object` for which wanted() is true. A key that can't be replaced is removed.
+  // Replaces the references in each key of `object` for which wanted() is true. If a reference can't be replaced, its key is
+  // removed.
   template <class Wanted>
   void replace_in(Json& object, const std::string& prefix, const Wanted& wanted) {
     for (auto item = object.begin(); item != object.end();) {
