@@ -86,7 +86,7 @@ std::string eigenvalue_text(const nn::ForegroundPca& pca) {
   return text;
 }
 
-// Components may replace components, but no other file, because that may be one of the data.
+// Refuses to replace an existing file unless it holds components, because any other file may belong to the data.
 void refuse_other_file(const stdfs::path& output) {
   std::error_code ignored;
   if (!stdfs::exists(output, ignored)) return;

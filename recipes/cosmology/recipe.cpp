@@ -50,7 +50,7 @@ void Cosmology::before_training() {
   for (const std::string& text : check_validation_sky(*sky_)) context_.note(text);
   const bool stored = recipe_.pca.value_or(PcaMode::stored) == PcaMode::stored;
   if (pca_ && stored)
-    // checks the snapshot's components, which are kept
+    // checks the snapshot's components against the data, because the run uses these components
     return check_pca(*pca_, recipe_, *sky_, "the model's snapshot", context_.notice);
   if (context_.places.plan_only) return;
   if (stored) pca_ = stored_pca(recipe_, *sky_, recipe_.pca_components_path, context_, context_.notice);

@@ -156,7 +156,7 @@ double largest_difference(const std::vector<double>& a, const std::vector<double
   return most;
 }
 
-// The largest difference at which two files still have the same channels.
+// Two files have the same channels if their frequencies differ by at most the returned value.
 double tolerance(const std::vector<double>& mhz) {
   double least = std::numeric_limits<double>::max();
   for (std::size_t i = 1; i < mhz.size(); ++i) least = std::min(least, std::abs(mhz[i] - mhz[i - 1]));
@@ -256,7 +256,7 @@ SkyAxes compared_axes(const std::vector<NamedSky>& files, const std::string& cub
   Said first{all.front().file, {}};
   first.words.unit = all.front().words.unit;
   for (const Said& said : all) {
-    // Each member is compared with that of the first file that has it.
+    // Each axis, and the unit, is compared with that of the first file that has it.
     if (channels != all.end())
       compare({channels->file, {channels->words.freq_mhz, channels->words.freq_from, {}, said.words.unit, {}}}, said, problems);
     if (ra != all.end()) compare({ra->file, {{}, "", ra->words.ra, said.words.unit, {}}}, said, problems);

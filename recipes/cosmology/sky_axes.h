@@ -39,7 +39,7 @@ struct NamedSky {
   Shape shape;  // shape of the file's cube
 };
 // Compares all files. A contradiction is added to `problems`, with both files and both values. A unit or an axis that some files
-// lack, or that is unreadable, leads to a line in `notices`. `default_band`: used if no file has frequencies.
+// lack, or that is unreadable, leads to a line in `notices`. `default_band`: the text for the notice if no file has frequencies.
 [[nodiscard]] SkyAxes compared_axes(const std::vector<NamedSky>& files, const std::string& cube, const std::string& default_band,
                                     std::vector<Problem>& problems);
 

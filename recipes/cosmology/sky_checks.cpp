@@ -21,7 +21,7 @@ constexpr std::int64_t kSamplesLookedAt = 4;
 constexpr std::size_t kNamed = 5;  // a line lists at most this many channels
 // if at most this share of the channels holds half of the residual's power, the cause is interference
 constexpr double kFewChannels = 0.1;
-constexpr std::int64_t kSparedChannels = 6;  // the advice raises n_fg to at most one component for this many channels
+constexpr std::int64_t kSparedChannels = 6;  // the advice raises n_fg at most to the number of channels divided by this
 constexpr double kPinnedWithin = 0.03;
 constexpr int kPinnedValidations = 3;
 

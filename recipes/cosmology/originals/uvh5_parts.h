@@ -28,7 +28,7 @@ void write_part(const std::filesystem::path& path, const Axes& axes, std::int64_
 class Parts {
  public:
   // The files will be NAME-tNNNN.h5 in `folder`, each with `length` times; times that do not fill a file are left out. If the
-  // values come in several blocks, they wait in temporary files below `folder`, which the destructor removes.
+  // values come in several blocks, they wait in temporary files below `folder`; the destructor removes these files.
   Parts(std::filesystem::path folder, std::string name, const Axes& axes, std::int64_t length);
   ~Parts();
   Parts(const Parts&) = delete;
