@@ -13,7 +13,8 @@ namespace millrace::recipes::language_model {
 struct SampleText {
   int order = 1;
   std::int64_t training_letters = 200'000;
-  std::int64_t validation_letters = 20'000;  // the end of the text; recipe.val_fraction is this divided by all letters
+  std::int64_t validation_letters = 20'000;  // number of letters at the end of the text; recipe.val_fraction is this number
+                                             // divided by the number of all letters
   [[nodiscard]] double validation_share() const noexcept {
     return static_cast<double>(validation_letters) / static_cast<double>(training_letters + validation_letters);
   }

@@ -127,7 +127,8 @@ at::Tensor Attend::forward(const at::Tensor& x, const AttentionMask& mask) {
 at::Tensor Attend::masked(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AttentionMask& mask) {
   const double dropout = is_training() ? dropout_ : 0.0;
   at::Tensor attended;
-  if (textbook_ || dropout > 0) {  // not with dropout, for which ATen's attention would draw other random numbers
+  if (textbook_ || dropout > 0) {  // with dropout, this path is used too, because ATen's attention would draw other random
+                                   // numbers
     const double scale = 1.0 / std::sqrt(static_cast<double>(q.size(-1)));
     const at::Tensor scores = at::matmul(q, k.transpose(-2, -1)) * scale + mask.additive;
     attended = at::matmul(nn::dropout(at::softmax(scores, -1), dropout, fused_), v);

@@ -31,7 +31,8 @@ class LanguageModel final : public Recipe {
   void before_training() override;  // encodes the sources; in a resumed run, with the snapshot's tokenizer
   data::Pipeline data(Split split) override;
   data::Pipeline test_data() override;
-  Batch prepare(Batch batch) override;  // "tokens" -> "tokens" = "input", "target": int64 views, one token apart
+  Batch prepare(Batch batch) override;  // makes "input" and "target" from "tokens": int64 views, one token apart; "tokens"
+                                        // becomes "input" too
   Transformer& model() override;
   std::vector<Objective> objectives() override;
   void begin_validation() override { lost_ = {}; }

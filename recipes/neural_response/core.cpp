@@ -160,8 +160,8 @@ at::Tensor Stage::convolved(const at::Tensor& x, std::int64_t frames, at::Memory
   const std::int64_t outputs = (x.size(1) - 1) / config_.stride + 1;
   const at::Tensor& weight = conv_->weight;
   if (fused_.on(kNeededOnly) && taps > 1 && config_.stride == 1 && x.size(1) <= config_.dilation + 1 && x.size(1) > 1) {
-    // For every output frame, all taps except the last one see the first frame, so one convolution with the sum of these taps
-    // replaces them.
+    // The input is so short that, for every output frame, all taps except the last one see the first frame. One convolution with
+    // the sum of these taps replaces them.
     const at::Tensor past = convolution(padded.select(1, 0), weight.narrow(2, 0, taps - 1).sum(2));
     const at::Tensor now = convolution(images_of(last_frames(padded, frames)), weight.select(2, taps - 1));
     return now.unflatten(0, {x.size(0), frames}).add_(past.unsqueeze(1)).flatten(0, 1);

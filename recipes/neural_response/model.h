@@ -25,8 +25,8 @@ struct Rows {
   std::size_t session = 0;
   at::Tensor stim;      // (N, 1, L, H, W) float, with lags in the model's order
   at::Tensor behavior;  // (N, B) float
-  // The position of each row in the epoch's order (Group::positions). With it the dropout of a row does not depend on the other
-  // rows of the batch. Needed only in training; empty if unknown.
+  // The position of each row in the epoch's order (Group::positions). With these positions the dropout of a row does not depend
+  // on the other rows of the batch. Needed only in training; empty if unknown.
   std::span<const std::int64_t> positions;
 };
 

@@ -25,7 +25,7 @@ constexpr double kHighest = 10;
 
 void add_to(at::Tensor& total, const at::Tensor& value) { total = total.defined() ? total + value : value.clone(); }
 
-// (3, kLevels): for each level of the predicted rate, the sums of bins, rates and counts.
+// (3, kLevels): for each level of the predicted rate, the number of bins and the sums of rates and counts.
 at::Tensor by_level(const at::Tensor& counts, const at::Tensor& rates, const at::Tensor& mask) {
   const double step = std::log(kHighest / kLowest) / static_cast<double>(Seen::kLevels);
   const at::Tensor level = ((rates.clamp(kLowest, kHighest * 0.999) / kLowest).log() / step).floor().to(at::kLong).reshape({-1});

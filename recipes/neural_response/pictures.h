@@ -25,10 +25,11 @@ struct Seen {
   at::Tensor totals;                    // (2, shown units): numbers of bins and of spikes
   at::Tensor some_stim, some_behavior;  // the inputs of the first rows, at most kAsked
   at::Tensor counts, rates;             // (at most kTrace, shown units)
-  at::Tensor levels;  // (3, kLevels): numbers of bins, rates and counts of all units for each level of the predicted rate
+  at::Tensor levels;  // (3, kLevels): for each level of the predicted rate, the number of bins and the sums of rates and counts,
+                      // over all units
 
   [[nodiscard]] bool empty() const { return !sums.defined(); }
-  // Adds rows. y: counts, r: rates in a bin, mask: all three (N, units) fp32; stim (N, 1, L, H, W) float; behavior (N, B) or
+  // Adds rows. y (counts), r (rates in a bin) and mask are (N, units) fp32; stim is (N, 1, L, H, W) float; behavior is (N, B) or
   // undefined. Copies no value to the host.
   void add(const at::Tensor& y, const at::Tensor& r, const at::Tensor& mask, const at::Tensor& stim, const at::Tensor& behavior);
 };

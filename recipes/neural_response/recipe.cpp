@@ -317,7 +317,8 @@ std::vector<optim::ParameterGroup> NeuralResponse::groups() {
   return groups;
 }
 
-// The run's optimiser settings. Lengths in steps that the config leaves open get VisionCore's values, which count epochs.
+// The run's optimiser settings. Where the config gives no length of the warm-up or of a decay step, VisionCore's length in
+// epochs is used.
 optim::OptimConfig NeuralResponse::optimizer() const {
   constexpr std::int64_t kEpochsBetweenDecays = 30;
   optim::OptimConfig optim = context_.config->optim;

@@ -11,8 +11,7 @@ namespace {
 
 using Names = std::vector<std::string_view>;
 
-// The arguments of an operation or a filter. `first`: the argument that is set if the arguments are a single value; "" if a
-// single value is not allowed.
+// The arguments of an operation or a filter. A single value in place of a map sets the argument that is read with `may_be_bare`.
 struct Arguments {
   Node node;
   std::string what;  // name in messages, such as "operation diff"

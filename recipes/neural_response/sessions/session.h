@@ -64,14 +64,14 @@ class Session {
   // Identifies everything that determines the samples: options, cids and split, but no paths.
   [[nodiscard]] const std::string& fingerprint() const { return fingerprint_; }
 
-  // The bins of a split in which at least one unit counts, ascending. The window of a bin is the bin itself and the lags() - 1
-  // bins before it.
+  // The bins of a split, ascending, without those in which no unit counts. The window of a bin ends with the bin and has lags()
+  // bins.
   [[nodiscard]] std::span<const std::int64_t> samples(Split split) const { return split == Split::train ? train_ : validation_; }
   // For each unit the mean count in a training bin, over the bins that count for the unit; 0 if there is no such bin.
   [[nodiscard]] std::span<const float> mean_counts() const { return mean_counts_; }
   [[nodiscard]] std::int64_t trial_of(std::int64_t bin) const { return trial_of_[static_cast<std::size_t>(bin)]; }
 
-  // counts() and mask() write the units() numbers of a bin.
+  // counts() and mask() write a number for each unit, for one bin.
   void counts(std::int64_t bin, std::span<float> out) const;
   void mask(std::int64_t bin, std::span<float> out) const;  // 1 if the unit counts in this bin, else 0
   [[nodiscard]] std::span<const float> behavior(std::int64_t bin) const;

@@ -13,7 +13,7 @@ namespace millrace::recipes::neural_response {
 namespace {
 
 constexpr double kBytesOfAll = 1 << 28;
-// kMostFrames and kFewFrames: number of frames that are read of each file
+// kMostFrames: at most this many frames of a file are read. kFewFrames: a file with fewer readable frames is not judged.
 constexpr std::int64_t kMostFrames = 64, kFewFrames = 16;
 constexpr double kOtherSpread = 30;
 

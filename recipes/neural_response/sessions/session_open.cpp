@@ -273,8 +273,8 @@ class SessionOpener {
     return seen;
   }
 
-  // Numbers stretches of bins. A new stretch begins with each trial and after each seam of the clock. A bin that contains a seam
-  // is not valid.
+  // Returns the number of each bin's stretch. A new stretch begins with each trial and with each bin that contains a seam of the
+  // clock. If the seam is inside the bin, the bin is marked as not valid.
   static std::vector<std::int64_t> cut_at(const std::vector<std::int64_t>& seams, const std::vector<std::int64_t>& trials,
                                           std::int64_t ratio, std::vector<float>& dpi_valid) {
     std::vector<std::int64_t> stretches;
@@ -438,7 +438,7 @@ class SessionOpener {
 
 namespace {
 
-// Throws unless all sessions have the same lags and the same number of behavior's columns, because one model gets them all.
+// Throws unless both sessions have the same lags and number of behavior columns, because one model gets all sessions.
 void check_alike(const Session& first, const Session& session) {
   if (session.lags() != first.lags())
     throw DataError({"session " + session.name() + " has " + std::to_string(session.lags()) + " lags of the stimulus, session " +

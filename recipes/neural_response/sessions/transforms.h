@@ -110,8 +110,8 @@ struct Plane {
 [[nodiscard]] std::vector<std::uint8_t> valid_nlags(std::span<const std::int64_t> trials, std::span<const float> dpi_valid,
                                                     std::int64_t n_lags);
 
-// Both functions reduce the number of rows by `ratio`: each result combines `ratio` rows. If the last group is incomplete, its
-// rows are dropped.
+// sum_bins() and average_bins() reduce the number of rows by `ratio`: each result combines `ratio` rows. If the last group is
+// incomplete, its rows are dropped.
 [[nodiscard]] Series sum_bins(const Series& in, std::int64_t ratio);
 [[nodiscard]] Series average_bins(const Series& in, std::int64_t ratio);
 

@@ -12,7 +12,7 @@ using Complex = std::complex<double>;
 
 Complex turn(double part) { return std::polar(1.0, -2 * std::numbers::pi * part); }
 
-// Computes Fourier transforms of any length. If the length is a power of two, a radix-2 FFT is used, by_halves(). Any other
+// Computes Fourier transforms of any length. If the length is a power of two, by_halves() computes a radix-2 FFT. Any other
 // length is done as a convolution with a chirp (Bluestein, "A linear filtering approach to the computation of discrete Fourier
 // transform", IEEE Trans. Audio Electroacoust. 1970).
 class Fourier {
