@@ -239,7 +239,7 @@ void Autoencoder3d::measure(const Batch& batch, const StepResult& result, metric
 
 namespace {
 
-// The change that makes samples smaller: halves the longest axis of the crops if the network can divide the result.
+// Returns the change that makes samples smaller: the longest axis of the crops is halved, if the network can divide the result.
 std::vector<Shrink> shrinks(std::vector<std::int64_t> patch) {
   const auto longest = std::max_element(patch.begin(), patch.end());
   if (longest == patch.end() || *longest < 32) return {};

@@ -22,7 +22,8 @@ namespace {
 namespace stdfs = std::filesystem;
 
 constexpr std::uint64_t kSplitKey = 71;  // makes the split's random numbers differ from those of other uses of the seed
-// largest difference of two voxel sizes that count as equal, as a share of the size; headers hold rounded f32 numbers
+// largest difference of two voxel sizes that count as equal, as a share of the size; not 0, because headers hold rounded f32
+// numbers
 constexpr double kSameSpacing = 1e-3;
 
 std::int64_t halvings(const RecipeConfig& recipe) {

@@ -17,7 +17,7 @@ constexpr double kSameSize = 0.05;    // two voxel sizes count as equal if they 
 constexpr std::size_t kFewFiles = 3;  // with at most this many files, nobody can say which value is usual
 constexpr std::size_t kManyValues = 33;
 constexpr std::size_t kLabels = 16;
-// a file is odd if its median lies this much higher or lower in the file's range than in most files; as a share of the range
+// a file is odd if its Seen::place differs from the median of all files' places by more than this
 constexpr double kOtherPlace = 0.6;
 
 std::vector<const VolumeFile*> all_of(const VolumeFiles& files) {

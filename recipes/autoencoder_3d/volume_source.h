@@ -18,7 +18,8 @@ namespace millrace::recipes::autoencoder_3d {
 struct VolumeFiles {
   std::vector<VolumeFile> train, validation;
   std::string read_as;               // how the files are read, in one line
-  std::vector<std::string> notices;  // lines for the user: label = image, unequal voxel sizes, padding, a smaller validation crop
+  std::vector<std::string> notices;  // lines for the user about labels that equal the image, unequal voxel sizes, padding, a
+                                     // smaller validation crop
 };
 
 // Opens the files that a config names and reads all headers. The folders are recipe.train_dir and val_dir, or else

@@ -116,7 +116,7 @@ Loss loss_of(const at::Tensor& predicted, const at::Tensor& target, LossKind kin
   }
   const at::Tensor sum = error.square().sum();
   if (kind == LossKind::mse) return {.terms = {{.sum = sum, .count = count, .nominal_count = elements}}};
-  // divides by S itself without a gradient, so that the gradient of log S is the gradient of S divided by S
+  // The loss is sum / count. If the count is the sum without its gradient, the gradient of the loss is that of log(sum).
   const at::Tensor self = sum.detach().clamp_min(1e-12 * elements);
   return {.terms = {{.sum = sum, .count = self, .nominal_count = elements, .report = LossTerm::Report{self, count, true}}}};
 }

@@ -39,7 +39,7 @@ class Cosmology final : public Recipe {
   void end_validation(metrics::Board& board) override;
   void measure(const Batch& batch, const StepResult& result, metrics::Board& board) override;
 
-  State state() const override;  // the foreground components
+  State state() const override;  // returns the foreground components
   void load_state(const State& state) override;
   // Takes "x", complex (B,bl,f,RA) in kelvin; returns "signal" of the same shape.
   Tensors predict(const Tensors& inputs) override;

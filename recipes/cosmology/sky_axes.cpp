@@ -48,7 +48,8 @@ const hdf5::Unreadable* find_unreadable(const hdf5::File& file, const std::strin
   return it == sets.end() ? nullptr : &*it;
 }
 
-// Returns the unit in a text. Removes the padding of fixed-length texts, and maps the usual spellings of a unit to one spelling.
+// Returns the unit that a text names. Removes the padding of fixed-length texts, and maps the usual spellings of a unit to one
+// spelling.
 std::string unit_word(std::string text) {
   text = text.substr(0, text.find('\0'));
   const auto is_space = [](char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; };
@@ -256,7 +257,8 @@ SkyAxes compared_axes(const std::vector<NamedSky>& files, const std::string& cub
   Said first{all.front().file, {}};
   first.words.unit = all.front().words.unit;
   for (const Said& said : all) {
-    // Each axis, and the unit, is compared with that of the first file that has it.
+    // Compares channels and RA of each file with those of the first file that has them, and the unit with that of the first
+    // file.
     if (channels != all.end())
       compare({channels->file, {channels->words.freq_mhz, channels->words.freq_from, {}, said.words.unit, {}}}, said, problems);
     if (ra != all.end()) compare({ra->file, {{}, "", ra->words.ra, said.words.unit, {}}}, said, problems);

@@ -30,7 +30,7 @@ struct SkyWords {
 [[nodiscard]] std::string read_as(const SkyWords& words, const std::string& silent_band);
 
 struct SkyAxes {
-  SkyWords words;  // each member comes from the first file that has it; if no file has a unit, the unit is kelvin
+  SkyWords words;  // channels and RA of the first file that has them; the unit of the first file, "" = kelvin
   std::vector<std::string> notices;
 };
 

@@ -33,7 +33,7 @@ struct Sky {
   Shape shape;                   // (baselines, frequencies, RA), the same for every file
   std::vector<double> freq_mhz;  // centres of the channels
   std::string unit;              // unit of the visibilities; empty: the files name no unit, so the unit is kelvin
-  std::vector<double> ra;        // in degrees; empty: the files do not have it
+  std::vector<double> ra;        // in degrees; empty: the files have no RA
   std::string read_as;           // how channels, RA and unit are read, in one line
   std::vector<std::string> notices;
   std::string fingerprint;  // hash of names, sizes, shapes, and the config keys that select from the files

@@ -132,7 +132,7 @@ double correlation(const std::vector<double>& a, const std::vector<double>& b) {
   return spread > 0 ? (sab - sa * sb / n) / std::sqrt(spread) : 0;
 }
 
-// The usual spectrum: for each channel, the median over all files of the channel's share of the file's power.
+// The usual spectrum: the share of a file's power that each channel has, as the median over all files.
 std::vector<double> usual_spectrum(const Kind& kind) {
   std::vector<double> usual;
   for (std::size_t f = 0; f < kind.files.front().channels.size(); ++f)

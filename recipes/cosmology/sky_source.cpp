@@ -10,7 +10,7 @@
 namespace millrace::recipes::cosmology {
 namespace {
 
-constexpr std::uint64_t kForeground = 0;  // numbers of the uses of a sample's random generator
+constexpr std::uint64_t kForeground = 0;  // numbers that tell the uses of a sample's random generator apart
 constexpr std::uint64_t kRoll = 1;
 
 // Returns the index of the first of `count` numbers that is not finite, or -1.

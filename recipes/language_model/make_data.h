@@ -23,9 +23,9 @@ struct SampleText {
 // The sample text of a preset. nullopt for presets that are meant for a real text.
 [[nodiscard]] std::optional<SampleText> sample_text_of(const std::string& preset);
 
-// The lowest loss that any model can reach, in nats a letter: the entropy of a letter given all letters before it.
+// The lowest loss that any model can reach, in nats per letter: the entropy of a letter given all letters before it.
 inline constexpr double kEntropyRate = 1.2130075659799042;
-// The lowest loss of a model that knows only how often each letter occurs, in nats a letter.
+// The lowest loss of a model that knows only how often each letter occurs, in nats per letter.
 inline constexpr double kUnigramEntropy = 2.7725887222397811;
 
 // Returns the text. It depends only on the arguments.

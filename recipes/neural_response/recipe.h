@@ -1,6 +1,6 @@
 // Recipe "neural_response": spike counts of many units in many recording sessions, from the stimulus and the eye's behaviour.
 //   data     HDF5 sessions; a batch has a group for each session, rows drawn from all of them (Grouping::mix)
-//   model    an adapter and a readout per session around a core that all share (model.h)
+//   model    an adapter and a readout per session around a core that all sessions share (model.h)
 //   loss     masked Poisson, exact over accumulation; plus the predictor's squared error and penalties of parameters
 //   metrics  bits per spike of each session and overall
 #pragma once
@@ -35,7 +35,7 @@ class NeuralResponse final : public Recipe {
   void begin_validation() override;
   void measure(const Batch& batch, const StepResult& result, metrics::Board& board) override;
 
-  State state() const override;  // the names and units of the sessions, and the kind of their stimuli
+  State state() const override;  // returns the names and units of the sessions, and the kind of their stimuli
   void load_state(const State& state) override;
   // Takes "stim" (rows, 1, L, H, W) and "behavior" f32 (rows, B). Returns "rates" (rows, units of all sessions), in spikes per
   // bin. A "stim" of u8 has grey levels, which are scaled as in training; throws DataError if training used other transforms. A

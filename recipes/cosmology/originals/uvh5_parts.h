@@ -17,8 +17,8 @@ inline constexpr std::int64_t kBytesOfAValue = 33;
 // The number of baselines, with all channels and times of `axes`, that fit into `memory` bytes; at least 1.
 [[nodiscard]] std::int64_t baselines_at_once(const Axes& axes, std::uint64_t memory);
 
-// Writes a new file: `vis` as the data set /vis (baselines, channels, times), and the part of `axes` that
-// belongs to the time stamps [begin, begin + length).
+// Writes a new file: `vis` as the data set /vis (baselines, channels, times), and the part of `axes` that belongs to the time
+// stamps [begin, begin + length).
 void write_part(const std::filesystem::path& path, const Axes& axes, std::int64_t begin, std::int64_t length,
                 std::span<const std::byte> vis);
 

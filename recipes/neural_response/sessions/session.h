@@ -31,7 +31,7 @@ struct OpenOptions {
 // The form of a session's stimulus before it reaches the model.
 enum class StimulusKind : std::uint8_t {
   pixels,       // grey levels, which the model sees as (x - 127) / 255; batches may hold them as u8
-  grey,         // grey levels, which the model sees without a scale: the session does not use pixelnorm
+  grey,         // grey levels, which the model sees unscaled, because the session does not use pixelnorm
   transformed,  // results of other transforms, float32, all in memory
 };
 
@@ -123,8 +123,8 @@ struct Sessions {
 // The weight of each training sample of `session` in an epoch that begins at `step`: min(1, .5 + .5 min(1, step / 8000) c), where
 // c is the standard deviation of the sample's newest frame divided by `median_contrast`.
 [[nodiscard]] std::vector<float> curriculum_weights(const Session& session, double median_contrast, std::int64_t step);
-// The median, over the training samples of all sessions, of the standard deviation of a sample's newest frame. 1 if that median
-// is 0.
+// Takes the standard deviation of the newest frame of each training sample, over all sessions, and returns the median; 1 if the
+// median is 0.
 [[nodiscard]] double median_contrast(const Sessions& sessions);
 
 }  // namespace millrace::recipes::neural_response

@@ -50,8 +50,8 @@ struct TemporalBasis {
   bool normalize = true;
   bool causal = true;
 };
-// Multiplies by f exp(-(f / f_0)^n) over the frequencies f of the whole movie, in cycles per sample, radial over time, height and
-// width.
+// Multiplies each frequency of the whole movie by f exp(-(f / f_0)^n), where f = sqrt(f_t^2 + f_h^2 + f_w^2) in cycles per
+// sample.
 struct FftWhitening {
   double f_0 = 0.4;
   double n = 4;
@@ -105,7 +105,7 @@ struct Plane {
 // each row has L2 norm 1.
 [[nodiscard]] Series cosine_basis(const op::TemporalBasis& basis);
 
-// For each bin, true if the bin and the n_lags - 1 bins before it have dpi_valid > 0 and none of these bins is the first of a
+// For each bin, true if the bin and the n_lags - 1 bins before it all have dpi_valid > 0, and none of them is the first bin of a
 // trial. Bins before the series count as invalid.
 [[nodiscard]] std::vector<std::uint8_t> valid_nlags(std::span<const std::int64_t> trials, std::span<const float> dpi_valid,
                                                     std::int64_t n_lags);

@@ -106,7 +106,8 @@ void whiten(Series& series, Plane plane, const op::FftWhitening& options) {
   const auto width = static_cast<std::size_t>(plane.width);
   const std::size_t pixels = height * width;
   if (frames == 0 || pixels == 0) return;
-  const std::size_t half = frames / 2 + 1;  // half is enough, because the other frequencies of time are complex conjugates
+  const std::size_t half = frames / 2 + 1;  // half of the time frequencies is enough, because the rest are their complex
+                                            // conjugates
   std::vector<std::complex<float>> spectrum(half * pixels);
   Fourier time(frames);
   Fourier rows(width);
