@@ -17,8 +17,8 @@ namespace millrace::recipes {
 // the limit and the last problem. `what` names the samples, such as "signal files of the training".
 void refuse_too_many(std::int64_t bad, std::int64_t all, const std::string& what, const Problem& last, const DataConfig& input);
 
-// A line such as "2 of 12 signal files can't be used, the first: …; data.bad_samples=skip passes over their samples". "" if there
-// is no problem.
+// A line such as "2 of 12 signal files can't be used, the first: …; their samples are treated as data.bad_samples says: skip".
+// "" if there is no problem.
 [[nodiscard]] std::string notice_of_bad(const std::vector<Problem>& problems, std::int64_t all, const std::string& what,
                                         const DataConfig& input);
 

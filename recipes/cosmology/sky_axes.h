@@ -25,7 +25,7 @@ struct SkyWords {
 [[nodiscard]] SkyWords words_of(const hdf5::File& file, const std::string& cube, const Shape& shape,
                                 std::vector<Problem>& problems);
 
-// A line such as "channels 100 to 131 MHz ascending in steps of 1, RA 0 to 354 degrees ascending in steps of 6, K".
+// A line such as "channels 100 to 131 MHz ascending in steps of 1, RA 0 to 354 degrees ascending in steps of 6, in K".
 // `silent_band`: the text about the channels if the file has no frequencies.
 [[nodiscard]] std::string read_as(const SkyWords& words, const std::string& silent_band);
 

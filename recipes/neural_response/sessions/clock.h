@@ -16,7 +16,7 @@ struct ClockSeen {
   // Bins whose step from the bin before, in the same trial, is off by more than half a step (the clock goes back or jumps) or is
   // not a number.
   std::vector<std::int64_t> seams;
-  std::string worst;           // the worst seam, in words: "go back by 3 s at bin 720, in trial 5"
+  std::string worst;  // the worst seam, in words: "go back by 3 s at bin 720, in trial 5, where a step usually takes …"
   double first = 0, last = 0;  // seconds at the first and at the last bin
 };
 
