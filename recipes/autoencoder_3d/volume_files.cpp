@@ -102,7 +102,7 @@ void check_crops(const VolumeFiles& files, const RecipeConfig& recipe) {
   }
   for (const VolumeFile& file : files.validation) {
     if (!is_smaller(file.shape, {least, least, least})) continue;
-    throw DataError({.what = "the volume is " + to_text(file.shape) + ", and the smallest crop that the network can halve is " +
+    throw DataError({.what = "the volume is " + to_text(file.shape) + ", but the smallest crop that the network can halve is " +
                              std::to_string(least) + " along each axis",
                      .where = file.path.string(),
                      .next = "remove the file, or use fewer levels in recipe.channels"});

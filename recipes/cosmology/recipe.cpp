@@ -176,8 +176,9 @@ void Cosmology::begin_validation() {
 
 void Cosmology::end_validation(metrics::Board&) {  // host: the values are read anyway after a validation
   if (!left_.defined() || !pinned_.add(step_, left_.item<double>(), power_.item<double>())) return;
-  context_.note("three validations in a row end with " + percent(left_.item<double>() / power_.item<double>(), 1) +
-                " of the signal's power: the network answers almost zero. Next: check the residual of PCA (pca_residual_power; "
+  context_.note("in three validations in a row the error has about as much power as the signal (" +
+                percent(left_.item<double>() / power_.item<double>(), 1) +
+                "): the network's output is almost zero. Next: check the residual of PCA (pca_residual_power; "
                 "raise recipe.n_fg or flag interference), choose recipe.scale so that the signal is about one, or raise "
                 "optim.learning_rate");
 }

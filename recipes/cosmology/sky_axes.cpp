@@ -100,7 +100,7 @@ void take_frequencies(const hdf5::File& file, std::int64_t count, SkyWords& word
     const bool is_hertz = std::abs(words.freq_mhz.front()) > kHighestMhz;
     words.freq_from = kFrequencies;
     double factor = unit != kUnits.end() ? unit->second : is_hertz ? 1e-6 : 1;
-    if (factor != 1) words.freq_from += unit != kUnits.end() ? " in " + said : " in Hz, by the size of its numbers";
+    if (factor != 1) words.freq_from += unit != kUnits.end() ? " in " + said : " in Hz, because its numbers are so large";
     if (!said.empty() && unit == kUnits.end()) {
       words.unread.push_back(std::string(kFrequencies) + " is in " + quoted(said) + ", an unknown unit: taken as " +
                              (is_hertz ? "Hz" : "MHz"));
@@ -275,7 +275,7 @@ SkyAxes compared_axes(const std::vector<NamedSky>& files, const std::string& cub
       axes.notices.push_back("frequencies are " + range_text(axes.words.freq_mhz) + ", of " + channels->words.freq_from + " in " +
                              name_of_file(*channels->file) +
                              (silent > 0 ? "; " + std::to_string(silent) + " of " + std::to_string(all.size()) +
-                                               " files state no frequencies: the same are assumed for them"
+                                               " files state no frequencies, so the same frequencies are assumed for these files"
                                          : ""));
     }
   } else if (std::any_of(all.begin(), all.end(), [](const Said& said) { return !said.words.unread.empty(); })) {

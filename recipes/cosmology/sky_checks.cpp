@@ -122,13 +122,13 @@ std::string check_left(const RecipeConfig& recipe, const Sky& sky, const nn::For
   const std::string n_fg = "recipe.n_fg = " + std::to_string(recipe.n_fg);
   const std::string components = more == 0 ? ""
                                            : std::to_string(more) +
-                                                 (more == 1 ? " further component holds" : " further components hold") +
-                                                 " more than the whole signal each";
+                                                 (more == 1 ? " further component holds" : " further components each hold") +
+                                                 " more power than the whole signal";
   if (!(left > kHopelessPower * signal)) {
     return components.empty() ? "" : components + ": raise " + n_fg + " to " + std::to_string(recipe.n_fg + more);
   }
   std::string text = "with " + n_fg + " PCA leaves " + significant(left / signal, 3) +
-                     " times the power of the signal: the network will hardly find it";
+                     " times the power of the signal: the network will hardly find the signal";
   std::string next;
   if (const auto half = half_of(powers.left);
       static_cast<double>(half.size()) <= kFewChannels * static_cast<double>(sky.freq_mhz.size())) {

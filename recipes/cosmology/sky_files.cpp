@@ -42,7 +42,7 @@ SplitPaths split_list(const std::vector<std::filesystem::path>& files, Philox& r
 
 // The complex cube of a file. Throws DataError with the reason if the file can't be used.
 const hdf5::Dataset& cube_of(const hdf5::File& file, const RecipeConfig& recipe) {
-  const std::string next = "name the dataset with recipe.vis_dataset; a uvh5 file: run millrace uvh5";
+  const std::string next = "name the dataset with recipe.vis_dataset; for a uvh5 file, run millrace uvh5";
   const auto sets = file.datasets();
   const auto it = std::find_if(sets.begin(), sets.end(), [&](const auto& set) { return set.name == recipe.vis_dataset; });
   for (const auto& [name, reason, text] : file.unreadable()) {

@@ -108,7 +108,7 @@ Picture draw_traces(const Seen& seen, const Shown& shown) {
   return picture::curves(
       {.name = "rates",
        .title = "Spikes and predicted rate: " + shown.session + ", " + unit_name(shown, unit),
-       .caption = "The first bins of the validation. Spikes are a draw from the rate: they scatter around it.",
+       .caption = "The first bins of the validation. Spikes are drawn from the rate, so they scatter around it.",
        .x = {.label = "time", .unit = "s"},
        .y = {.label = "spikes per bin"},
        .series = {{.name = "spikes", .x = steps_at, .y = steps}, {.name = "predicted", .x = seconds, .y = rates}}});

@@ -83,7 +83,7 @@ void take_sizes(const Weights& file, const Tensors& tensors, Decided& config) {
     config.set("model_head", *heads, "config.n_head of the checkpoint");
   } else if (!same_width && !config.is_set("model_head")) {
     throw ConfigError(Message{"the weights of " + file.path.string() + " do not say how many heads their model has",
-                              "recipe.model_head", "give --recipe.model_head=N, or the config it was trained with"});
+                              "recipe.model_head", "give --recipe.model_head=N, or the config that the model was trained with"});
   }
 }
 
