@@ -301,7 +301,7 @@ Sky open_sky(const RecipeConfig& recipe, const std::filesystem::path& signal_dir
   digest.update(recipe.vis_dataset + " " + std::to_string(recipe.ra_keep));
   sky.fingerprint = digest.hex();
   sky.notices.insert(sky.notices.end(), axes.notices.begin(), axes.notices.end());
-  sky.read_as = read_as(axes.words, "of recipe.band_mhz, " + band_text(recipe) + ": no file says its own");
+  sky.read_as = read_as(axes.words, "of recipe.band_mhz, " + band_text(recipe) + ", because no file has frequencies");
   sky.unit = std::move(axes.words.unit);
   sky.ra = std::move(axes.words.ra);
   sky.freq_mhz = axes.words.freq_mhz.empty() ? centres_of(recipe, sky.shape[1]) : std::move(axes.words.freq_mhz);

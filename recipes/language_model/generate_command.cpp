@@ -23,7 +23,7 @@ namespace stdfs = std::filesystem;
 constexpr std::string_view kHelp = R"(usage: millrace generate [CONFIG] [PROMPT] [options]
 
 Continues PROMPT with a trained language model and prints the text. The model is that of --from, else of the run that CONFIG
-(the file it was trained with) names, else of the newest run in runs/language_model.
+(the config of the training) names, else of the newest run in runs/language_model.
 
   --from RUN            folder of a run or a snapshot, or a .safetensors or .pt file (then with CONFIG)
   --beam                the likeliest text that beam search finds, instead of drawing
