@@ -74,8 +74,8 @@ struct DaCones {
 using Operation = std::variant<op::PixelNorm, op::Unsqueeze, op::Diff, op::Mul, op::MaxNorm, op::SymLog, op::SplitRelu,
                                op::Smooth, op::Cast, op::TemporalBasis, op::FftWhitening, op::DaCones>;
 
-// Makes the field `expose_as` from the data set `source` by `operations`. The results of transforms with `concatenate` and the
-// same name become columns next to each other, in the order of the file.
+// Makes the field `expose_as` from the data set `source` by `operations`. If transforms with `concatenate` have the same
+// `expose_as`, their results become columns next to each other, in the order of the file.
 struct Transform {
   std::string name;
   std::string source;
