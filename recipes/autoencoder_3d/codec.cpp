@@ -197,7 +197,7 @@ std::int64_t VolumeCodec::tile_for(const at::Tensor& x, bool encodes, const std:
   while (tile > patch && bytes(tile) > free) tile = std::max(patch, up(tile * 3 / 4));
   if (bytes(tile) <= free) return tile;
   throw DataError({"a pass over " + std::to_string(tile) + " voxels along each axis takes about " + human_bytes(bytes(tile)) +
-                       ", half of the free memory is " + human_bytes(free),
+                       ", but half of the free memory is " + human_bytes(free),
                    file.string(), "give a smaller --tile, or end other programs"});
 }
 
@@ -264,7 +264,7 @@ std::string VolumeCodec::encode(Fs& fs, const std::filesystem::path& in, const s
   return in.string() + ": " + sizes_text(shape) + ", values " + significant(record.ranges[0][0], 4) + " to " +
          significant(record.ranges[0][1], 4) + " -> " + sizes_text(latent.sizes()) + ", " + out.string() + ", " +
          human_duration(steady_seconds() - begin) +
-         (volumes < channels ? "\n  it has one volume, which serves as image and as label" : "") +
+         (volumes < channels ? "\n  the file has one volume, which serves as image and as label" : "") +
          (file.series > volumes ? "\n  of the series of " + std::to_string(file.series) + " volumes the first " +
                                       (volumes == 1 ? "is" : std::to_string(volumes) + " are") + " encoded"
                                 : "") +
@@ -294,7 +294,7 @@ std::string VolumeCodec::decode(Fs& fs, const std::filesystem::path& in, const s
   std::string notice;
   for (std::size_t axis = 0; record && axis < 3; ++axis) {
     if ((record->shape[axis] + factor - 1) / factor == shape[axis + 1]) continue;
-    notice = "\n  its record describes another grid, so it is not used";
+    notice = "\n  the file's record describes another grid, so the record is not used";
     record.reset();
   }
   std::string how;
@@ -312,9 +312,9 @@ std::string VolumeCodec::decode(Fs& fs, const std::filesystem::path& in, const s
       notice +=
           "\n  the network predicts the label from the image; the predicted values are scaled to the image's range, not to the "
           "label's";
-    if (record->weights != options_.weights) notice += "\n  it was encoded by " + record->weights;
+    if (record->weights != options_.weights) notice += "\n  the file was encoded with other weights: " + record->weights;
   } else {
-    notice += "\n  it has no record of the volume that was encoded: values go from 0 to 1";
+    notice += "\n  the file has no record of the volume that was encoded: values go from 0 to 1";
   }
   x = (x.size(0) == 1 ? x[0] : x).contiguous();
   data::write_nifti(fs, out, header_of(place, x.sizes(), "decoded from a latent volume"), bytes_of(x));

@@ -25,7 +25,8 @@ namespace millrace::recipes::autoencoder_3d {
 struct LatentRecord {
   std::array<std::int64_t, 3> shape{};        // depth, height, width of the volume
   std::vector<std::array<double, 2>> ranges;  // for each channel, the values that were scaled to 0 and to 1
-  data::NiftiHeader place;  // the orientation and position of the volume in space: pixdim, both transforms and their codes, units
+  data::NiftiHeader place;  // the orientation and position of the volume in space: pixdim, qform and sform with their codes,
+                            // units
   std::string weights;      // a text that names the weights which encoded the volume
 };
 [[nodiscard]] std::string text_of(const LatentRecord& record);
@@ -33,7 +34,7 @@ struct LatentRecord {
 [[nodiscard]] std::optional<LatentRecord> record_of(const std::string& text, std::int64_t channels);
 
 // How an array is cut into tiles, in voxels along each axis. `tile` and `overlap` must be multiples of `grain`, and `overlap`
-// must be less than `tile`. The function that is applied to a tile turns n voxels into n * up / down voxels.
+// must be less than `tile`. The function that is applied to a tile turns each side of n voxels into n * up / down voxels.
 struct Tiles {
   std::int64_t tile = 64, overlap = 16, grain = 1;
   std::int64_t up = 1, down = 1;
@@ -53,7 +54,7 @@ class VolumeCodec {
     at::Device device = at::kCPU;
     std::optional<at::ScalarType> autocast;
     std::int64_t tile = 0;   // voxels of a tile along each axis; 0: whole volumes if their pass fits into half of the free
-                             // memory, otherwise tiles of a chosen size
+                             // memory, otherwise tiles of a size that fits
     std::string weights;     // a text that names the weights, for the record
     std::uint64_t free = 0;  // bytes that a pass may use; 0 = half of the free memory
   };
@@ -62,11 +63,11 @@ class VolumeCodec {
   // Encodes the volume file `in` and writes the mean of the latent distribution, [z,d,h,w] f32, as `out` (.nii or .nii.gz).
   // `out` has the voxel sizes and the origin of the coarser grid, and the record as a comment. `in` is .nii, .nii.gz or .npz; an
   // .npz file has no position in space. The values of `in` are scaled by the percentiles of the whole volume. Returns a summary
-  // for people. Throws DataError: see open_volume_file(); also if even a tile of one patch needs more memory than there is.
+  // for people. Throws DataError as open_volume_file() does, and if there is not enough memory even for a tile of one patch.
   std::string encode(Fs& fs, const std::filesystem::path& in, const std::filesystem::path& out);
   // Decodes the latent file `in` and writes the volume, f32, with the shape, place and range of values that the encoded volume
-  // had. Without a record the volume gets its own grid and values from 0 to 1. Throws DataError if `in` is not a latent
-  // volume of this model.
+  // had. If the latent file has no record, values go from 0 to 1, and the voxel size is computed from that of the latent volume.
+  // Throws DataError if `in` is not a latent volume of this model.
   std::string decode(Fs& fs, const std::filesystem::path& in, const std::filesystem::path& out);
 
  private:

@@ -35,7 +35,7 @@ constexpr std::string_view kDecodeHelp = R"(usage: millrace decode --run RUN FIL
 Decodes each latent file NAME.latent.nii.gz that millrace encode wrote, and writes the volume to DIR/NAME.decoded.nii.gz as f32.
 It has the original's range of values, shape and position in space. Values above the original's percentile 99.5 are cut off.
 
-  --run RUN     folder of the run or snapshot that encoded it
+  --run RUN     folder of the run or snapshot with which the files were encoded
   --out DIR     folder for the output, created if it is missing
   --tile N      voxels of the volume along each axis that leave the network at once (0: as for millrace encode)
   --device D    auto, cpu, cuda, cuda:1

@@ -113,7 +113,8 @@ TEST_F(CodecTest, ALatentWithoutARecordIsAGridOfItsOwn) {
   std::vector<std::byte> voxels(file.header().voxel_bytes);
   file.read(voxels);
   data::write_nifti(Fs::real(), folder_ / "bare.nii", file.header(), voxels);
-  EXPECT_THAT(codec().decode(Fs::real(), folder_ / "bare.nii", folder_ / "d.nii"), HasSubstr("it has no record of the volume"));
+  EXPECT_THAT(codec().decode(Fs::real(), folder_ / "bare.nii", folder_ / "d.nii"),
+              HasSubstr("the file has no record of the volume"));
   const data::NiftiHeader header = data::NiftiFile(folder_ / "d.nii").header();
   EXPECT_EQ(header.shape, (Shape{12, 12, 12}));
   EXPECT_EQ(header.affine, data::NiftiFile(volume).header().affine);
@@ -144,7 +145,7 @@ TEST_F(CodecTest, TwoChannelsOfOneVolumeAreSaid) {
   gan.eval();
   VolumeCodec both(gan.autoencoder(), pair, {.weights = "a run"});
   EXPECT_THAT(both.encode(Fs::real(), write_volume(), folder_ / "l.nii"),
-              HasSubstr("it has one volume, which serves as image and as label"));
+              HasSubstr("the file has one volume, which serves as image and as label"));
 }
 
 TEST_F(CodecTest, AnNpzPairHasNoPlaceButADefaultOne) {

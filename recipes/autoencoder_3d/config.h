@@ -83,8 +83,9 @@ struct RecipeConfig {
             .max(5),
         field<&C::recon_loss>("Mean absolute (l1) or mean squared (l2) error."),
         field<&C::kl_weight>("Weight of the latent's Kullback-Leibler divergence from a normal distribution.").min(0),
-        field<&C::kl_clamp>("Largest divergence of a sample; a larger one is cut to it and has no gradient. 0 = no limit; 1000 = "
-                            "as in the original.")
+        field<&C::kl_clamp>(
+            "Limit of a sample's divergence; a larger divergence is set to the limit and has no gradient. 0 = no limit; 1000 = "
+            "as in the original.")
             .min(0),
         field<&C::perceptual_weight>("Weight of the perceptual loss; used only if recipe.perceptual_weights names its network.")
             .min(0),
@@ -93,7 +94,7 @@ struct RecipeConfig {
         field<&C::adv_weight>("Weight of the adversarial loss, for both networks; 0 = no discriminator.").min(0),
         field<&C::adv_start_epoch>("Last epoch (from 0) without the adversarial loss; -1 = it is used from the start.").min(-1),
         field<&C::pretrained>("Initial weights: a folder with autoencoder.pt and optionally discriminator.pt (or .safetensors), "
-                              "as MONAI saves them, a file of either, or a run. Empty: random weights.")
+                              "as MONAI saves them, one of these files, or a run. Empty: random weights.")
             .path()};
   }
 };

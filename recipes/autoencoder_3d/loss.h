@@ -1,5 +1,5 @@
-// The losses of both networks, as terms of a sum and a count: the trainer divides the sum by the count over the global batch of a
-// step.
+// The losses of the autoencoder and of the discriminator. Each is a term with a sum and a count: the trainer divides the sum by
+// the count over the global batch of a step.
 #pragma once
 
 #include <ATen/core/Tensor.h>

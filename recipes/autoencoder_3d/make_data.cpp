@@ -22,7 +22,7 @@ constexpr std::size_t kEllipsoids = 6;
 constexpr double kSteepness = 8;
 constexpr double kLeastAxis = 0.08, kMostAxis = 0.28;  // limits of an ellipsoid's half axes, as shares of the volume's side
 constexpr double kLeastPeak = 0.2;
-// the most counts that a voxel can get; a Poisson number of mean q is never as large in practice
+// the most counts that a voxel can get; a Poisson number with mean q never gets this large in practice
 constexpr std::uint32_t kMostCounts = 1000;
 
 struct Ellipsoid {

@@ -14,8 +14,8 @@
 namespace millrace::recipes::autoencoder_3d {
 namespace {
 
-constexpr double kSlope = 0.2;         // of the discriminator's leaky ReLUs
-constexpr double kInstanceEps = 1e-5;  // of the discriminator's instance norms
+constexpr double kSlope = 0.2;         // negative slope of the discriminator's leaky ReLUs
+constexpr double kInstanceEps = 1e-5;  // epsilon of the discriminator's instance norms
 constexpr double kLowestLogVariance = -30, kHighestLogVariance = 20;
 constexpr std::int64_t kMostLevels = 8;
 constexpr std::int64_t kKernel = 4;  // side of the discriminator's kernels

@@ -43,7 +43,7 @@ class AutoencoderKL : public torch::nn::Module {
 
   void set_channels_last(bool channels_last) noexcept {
     channels_last_ = channels_last;
-  }  // the memory format in which it computes
+  }  // the memory format in which the network computes
 
  private:
   [[nodiscard]] at::Tensor arranged(const at::Tensor& x) const;

@@ -29,7 +29,7 @@ struct Layer {
   int number;  // index in torchvision's list "features"
   Kind kind;
   int slice;  // number of the slice in the package lpips, from 1
-  bool tap;   // true: LPIPS compares the images by the output of this layer; seven layers have such outputs, the "taps"
+  bool tap;   // true: a "tap", which means that LPIPS compares the outputs of this layer; seven layers are taps
   std::int64_t in = 0, squeezed = 0, out = 0;
 };
 constexpr std::array<Layer, 12> kLayers = {{{0, Kind::convolution, 1, true, 3, 0, 64},
@@ -51,7 +51,7 @@ constexpr double kTiny = 1e-10;  // the small number that the package lpips adds
 std::string name_of(const Layer& layer) { return "net.slice" + std::to_string(layer.slice) + "." + std::to_string(layer.number); }
 std::string head_name(std::size_t tap) { return "lin" + std::to_string(tap) + ".model.1.weight"; }
 
-// Returns the tensor under one of its accepted names; null if `tensors` has none of these names.
+// Returns the tensor that is called `name` or has another accepted form of this name; null if there is no such tensor.
 const at::Tensor* find(const Tensors& tensors, const std::string& name) {
   std::vector<std::string> names = {name};
   if (name.starts_with("net.slice")) names.push_back("features." + name.substr(name.find('.', 4) + 1));
@@ -158,11 +158,10 @@ std::array<at::Tensor, 7> Perceptual::features(const at::Tensor& images) const {
 
 at::Tensor Perceptual::distances(const at::Tensor& recon, const at::Tensor& target, const Slices& slices) const {
   if (!range_.defined() || range_.device() != recon.device())
-    range_ =
-        at::stack({at::tensor(at::ArrayRef<double>(kShift)), at::tensor(at::ArrayRef<double>(kScale))})  // host: copied once, not
-                                                                                                         // in each step
-            .view({2, 1, 3, 1, 1})
-            .to(recon.device());
+    // host: copied once, not in each step
+    range_ = at::stack({at::tensor(at::ArrayRef<double>(kShift)), at::tensor(at::ArrayRef<double>(kScale))})
+                 .view({2, 1, 3, 1, 1})
+                 .to(recon.device());
   const auto scaled = [&](const at::Tensor& images) {
     const at::Tensor shift = range_[0].to(images.scalar_type()), scale = range_[1].to(images.scalar_type());
     return ((maps_ ? images * 2 - 1 : images) - shift) / scale;

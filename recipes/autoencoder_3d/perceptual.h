@@ -14,7 +14,7 @@
 
 namespace millrace::recipes::autoencoder_3d {
 
-inline constexpr double kSlicePart = 0.2;                    // share of the slices across an axis that are compared
+inline constexpr double kSlicePart = 0.2;                    // share of a volume's slices that is compared, for each axis
 inline constexpr std::int64_t kSmallestPerceptualSide = 17;  // in voxels; the features of a smaller volume would be empty after
                                                              // pooling
 

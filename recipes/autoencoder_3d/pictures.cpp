@@ -54,13 +54,14 @@ std::string plane_of(std::size_t axis) {
 
 Picture draw_planes(const Shown& shown) {
   const at::Tensor difference = shown.recon - shown.target;
-  picture::Images page{.name = "planes",
-                       .title = "Original, reconstruction and difference: " + shown.sample,
-                       .caption =
-                           "The middle slice across each axis; its axes grow to the right and upwards. Black is 0, white is 1; "
-                           "in the difference, blue is below the original, white is equal, red is above.",
-                       .columns = 3,
-                       .images = {}};
+  picture::Images page{
+      .name = "planes",
+      .title = "Original, reconstruction and difference: " + shown.sample,
+      .caption =
+          "The middle slice across each axis. A slice's axes grow to the right and upwards. Black is 0, white is 1; "
+          "in the difference, blue is below the original, white is equal, red is above.",
+      .columns = 3,
+      .images = {}};
   for (std::size_t axis = 0; axis < kAxes.size(); ++axis) {
     const auto at_axis = static_cast<std::int64_t>(axis);
     const picture::Image::PixelSize size = pixel_size(shown, axis);

@@ -19,8 +19,8 @@ struct Shown {
   std::array<double, 3> spacing{};  // size of a voxel in mm along D, H, W; 0 = unknown
 };
 
-// For each axis, draws the middle slice of the original and of the reconstruction, with one grey scale, and the difference of
-// the two, with a symmetric scale of its own. The scale bar is in mm, or in voxels if the voxels' size is unknown.
+// For each axis, draws the middle slice of the original and of the reconstruction, both with one grey scale, and the difference
+// of the two, with a symmetric scale of its own. The scale bar is in mm, or in voxels if the voxels' size is unknown.
 [[nodiscard]] Picture draw_planes(const Shown& shown);
 // Draws the middle axial slice of each latent channel, of at most 16 channels, with a symmetric scale.
 [[nodiscard]] Picture draw_latent(const Shown& shown);

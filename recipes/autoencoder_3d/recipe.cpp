@@ -131,7 +131,8 @@ std::vector<optim::ParameterGroup> Autoencoder3d::parameters_of(bool discriminat
   return groups;
 }
 
-// Returns the optimiser's settings. Unless the config says otherwise, the learning rate is meant for the batch of a single rank.
+// Returns the optimiser's settings. If the config does not set lr_scaling_batch, the learning rate counts as chosen for the
+// batch of a single rank.
 optim::OptimConfig Autoencoder3d::optimizer() const {
   optim::OptimConfig config = context_.config->optim;
   if (config.lr_scaling_batch == 0) config.lr_scaling_batch = context_.config->data.samples_per_batch() * config.accumulate;
@@ -238,7 +239,7 @@ void Autoencoder3d::measure(const Batch& batch, const StepResult& result, metric
 
 namespace {
 
-// The change that makes samples smaller: halves the longest axis of the crops if the network can divide the result.
+// Returns the change that makes samples smaller: the longest axis of the crops is halved, if the network can divide the result.
 std::vector<Shrink> shrinks(std::vector<std::int64_t> patch) {
   const auto longest = std::max_element(patch.begin(), patch.end());
   if (longest == patch.end() || *longest < 32) return {};

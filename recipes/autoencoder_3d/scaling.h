@@ -27,7 +27,7 @@ struct Quantile {
 
 struct Scaled {
   at::Tensor x;     // in [0, 1]
-  at::Tensor flat;  // (B, C) booleans: both percentiles are equal, so all values became 0
+  at::Tensor flat;  // (B, C) booleans: true where both percentiles are equal; all values of such a channel became 0
 };
 // (x - a) / (b - a), clamped to [0, 1], where a and b are the percentiles in `range` (B, C, 2), a result of range_of().
 [[nodiscard]] Scaled scale_to_unit(const at::Tensor& x, const at::Tensor& range);

@@ -79,7 +79,8 @@ struct Scaling {
 };
 
 Scaling scaling_of(const VolumeFile& file) { return {file.slope, file.intercept, file.scaled}; }
-// The scaling that the values in memory still need. Wide numbers need none, because they were scaled when they became f32.
+// The scaling that the values in memory still need. Values that are not kept as stored need no scaling, because they were scaled
+// when they became f32.
 Scaling kept_scaling(const VolumeFile& file) { return is_kept_as_stored(file.dtype) ? scaling_of(file) : Scaling{1, 0, false}; }
 
 [[noreturn]] void refuse(const VolumeFile& file, std::string what, std::string next) {
@@ -143,7 +144,8 @@ void check_numbers(const VolumeFile& file) {
     refuse(file, "the values are " + std::string(name_of(file.dtype)) + ", but a volume must have real numbers",
            "save the magnitude, or another real volume, as f32");
   }
-  // Checked only for numbers of at most two bytes. Wider numbers are checked when they are read.
+  // For numbers of at most two bytes, slope and intercept show whether all values fit into f32. Wider numbers are checked when
+  // they are read.
   if (size_of(file.dtype) <= 2 && file.scaled &&
       !(std::abs(file.slope) * 65536 + std::abs(file.intercept) < std::numeric_limits<float>::max())) {
     refuse(file, "scl_slope and scl_inter give values outside the range of f32", "repair the file's header");

@@ -39,8 +39,8 @@ struct VolumeFile {
 // holds neither a volume of three axes nor a series of volumes, or if the file's numbers are complex.
 [[nodiscard]] VolumeFile open_volume_file(const std::filesystem::path& path);
 
-// The dtype in which a volume is kept in memory. Usually this is the stored dtype. But f16, and types of more than two bytes,
-// become f32 and are scaled.
+// The dtype in which a volume is kept in memory. Usually this is the stored dtype. But f16, and types of more than two bytes
+// except f32, become f32 and are scaled.
 [[nodiscard]] DType kept_dtype(const VolumeFile& file);
 [[nodiscard]] std::size_t kept_bytes(const VolumeFile& file);  // bytes of a volume in memory, in kept_dtype()
 

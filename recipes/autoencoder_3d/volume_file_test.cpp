@@ -126,7 +126,7 @@ TEST_F(VolumeFileTest, BadFilesAreNamedBeforeTheFirstStep) {
   stdfs::remove(folder_ / "a.nii");
   pair("train/a.npz", {8, 8, 8});
   pair("val/b.npz", {8, 3, 8});
-  EXPECT_EQ(what_of(), "the volume is [8,3,8], and the smallest crop that the network can halve is 4 along each axis");
+  EXPECT_EQ(what_of(), "the volume is [8,3,8], but the smallest crop that the network can halve is 4 along each axis");
 }
 
 TEST_F(VolumeFileTest, BadValuesAreNamedWhenTheyAreRead) {

@@ -22,7 +22,8 @@ namespace {
 namespace stdfs = std::filesystem;
 
 constexpr std::uint64_t kSplitKey = 71;  // makes the split's random numbers differ from those of other uses of the seed
-// largest difference of two voxel sizes that count as equal, as a share of the size; headers hold rounded f32 numbers
+// largest difference of two voxel sizes that count as equal, as a share of the size; not 0, because headers hold rounded f32
+// numbers
 constexpr double kSameSpacing = 1e-3;
 
 std::int64_t halvings(const RecipeConfig& recipe) {
@@ -101,14 +102,14 @@ void check_crops(const VolumeFiles& files, const RecipeConfig& recipe) {
   }
   for (const VolumeFile& file : files.validation) {
     if (!is_smaller(file.shape, {least, least, least})) continue;
-    throw DataError({.what = "the volume is " + to_text(file.shape) + ", and the smallest crop that the network can halve is " +
+    throw DataError({.what = "the volume is " + to_text(file.shape) + ", but the smallest crop that the network can halve is " +
                              std::to_string(least) + " along each axis",
                      .where = file.path.string(),
                      .next = "remove the file, or use fewer levels in recipe.channels"});
   }
 }
 
-// Collects files of a kind and makes one notice about all of them: "12 files …, the first is a.npz".
+// Collects files of a kind and makes one notice about all of them: "12 files …, the first: "a.npz"".
 class Tally {
  public:
   void add(const VolumeFile& file) {
@@ -148,7 +149,7 @@ void note_spacing(const std::vector<const VolumeFile*>& files, const RecipeConfi
                     "with voxels of another size than recipe.spacing (" + spacing_text(first) + " mm; nothing is resampled)");
 }
 
-// The different values of a member, each with the number of its files, the most frequent value first.
+// The different values of a member, each with the number of files that have it, the most frequent value first.
 std::vector<std::pair<std::string, std::int64_t>> counted(const std::vector<const VolumeFile*>& files,
                                                           std::string VolumeFile::*member) {
   std::vector<std::pair<std::string, std::int64_t>> counts;

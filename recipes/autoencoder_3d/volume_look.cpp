@@ -17,7 +17,7 @@ constexpr double kSameSize = 0.05;    // two voxel sizes count as equal if they 
 constexpr std::size_t kFewFiles = 3;  // with at most this many files, nobody can say which value is usual
 constexpr std::size_t kManyValues = 33;
 constexpr std::size_t kLabels = 16;
-// a file's middle value is odd if its place in the range differs from that of most files by this share of the range
+// a file is odd if its Seen::place differs from the median of all files' places by more than this
 constexpr double kOtherPlace = 0.6;
 
 std::vector<const VolumeFile*> all_of(const VolumeFiles& files) {
@@ -65,7 +65,7 @@ struct Seen {
   const VolumeFile* file;
   float least = 0, most = 0;
   std::size_t values = 0;  // number of different values; kManyValues means at least that many
-  double place = 0;        // the middle value's place in the range from the lowest value to percentile 99.5
+  double place = 0;        // the median's place in the file's range: 0 is the lowest value, 1 is percentile 99.5
 };
 
 std::size_t count_unlike(const std::vector<float>& values) {
@@ -74,7 +74,8 @@ std::size_t count_unlike(const std::vector<float>& values) {
     if (!known.empty() && known.back() == value) continue;
     const auto at = std::ranges::find(known, value);
     if (at != known.end()) {
-      std::swap(*at, known.back());  // moves the value to the front, because the next voxel often has the same value
+      std::swap(*at, known.back());  // moves the value to the end, which is compared first, because the next voxel often has the
+                                     // same value
     } else {
       known.push_back(value);
       if (known.size() == kManyValues) break;

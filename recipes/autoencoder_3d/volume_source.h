@@ -18,7 +18,8 @@ namespace millrace::recipes::autoencoder_3d {
 struct VolumeFiles {
   std::vector<VolumeFile> train, validation;
   std::string read_as;               // how the files are read, in one line
-  std::vector<std::string> notices;  // lines for the user: label = image, unequal voxel sizes, padding, a smaller validation crop
+  std::vector<std::string> notices;  // lines for the user about labels that equal the image, unequal voxel sizes, padding, a
+                                     // smaller validation crop
 };
 
 // Opens the files that a config names and reads all headers. The folders are recipe.train_dir and val_dir, or else
@@ -26,12 +27,13 @@ struct VolumeFiles {
 // `seed`. Throws DataError for a folder without files and for a file that is too small for a crop; see the recipe's page, "Bad
 // input".
 // If input.bad_samples is not fail, a file that can't be opened is reported and stays in the list as unusable. DataError is then
-// thrown only if there are more such files than input.max_bad_fraction allows, or no other files.
+// thrown only if there are more such files than input.max_bad_fraction allows, or if no file can be opened.
 [[nodiscard]] VolumeFiles open_volumes(const RecipeConfig& recipe, const std::filesystem::path& folder, std::uint64_t seed,
                                        const DataConfig& input = {});
 
-// Depth, height and width of the validation crops. For a patch of p voxels each is 4*ceil(1.5 p/4), but at most the size of the
-// smallest file, rounded down to a multiple of the network's size divisor. Empty if there is no validation.
+// Depth, height and width of the validation crops. For a patch of p voxels, a side has 4*ceil(1.5 p/4) voxels, but at most as
+// many as in the smallest file. It is then rounded down to a multiple of the network's size divisor. Empty if there is no
+// validation.
 [[nodiscard]] Shape validation_size(const std::vector<VolumeFile>& validation, const RecipeConfig& recipe);
 
 // A source with a sample for each file. "image" f32 [1,d,h,w] is the low-count volume. "label", of the same shape, is the

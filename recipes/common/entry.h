@@ -10,7 +10,7 @@
 
 namespace millrace::recipes {
 
-// The size of a preset's sample data. Throws ConfigError if the preset has no sample data: "preset X makes no WHAT".
+// The size of a preset's sample data. Throws ConfigError if the preset has no sample data: "preset X has no sample WHAT".
 template <class Size>
 [[nodiscard]] Size sample_size(std::optional<Size> size, const std::string& preset, const std::string& what) {
   if (!size)

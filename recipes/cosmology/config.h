@@ -61,8 +61,9 @@ struct RecipeConfig {
         field<&C::scale>("Factor by which cleaned data are multiplied, so that the network's input is around one.").above(0),
         field<&C::filters>("Channels of the U-Net's first layer.").min(1),
         field<&C::act>("Activation."),
-        field<&C::loss>("logmse = logarithm of the step's mean squared error, also over accumulated batches; mse = that error; "
-                        "logcosh = mean of log cosh."),
+        field<&C::loss>(
+            "logmse = logarithm of the step's mean squared error, also over accumulated batches; mse = the mean squared error; "
+            "logcosh = mean of log cosh."),
         field<&C::n_fg>("Number of principal components that are removed as foreground.").min(1),
         field<&C::pca>("stored = components are fitted once on the training data; batch = they are fitted again on each batch, "
                        "for comparison; "

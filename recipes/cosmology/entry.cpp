@@ -22,7 +22,8 @@ void make_data(const std::string& preset, const std::filesystem::path& out, std:
 }
 
 struct Sky {
-  std::int64_t filters, ra, frequencies, baselines, split, batch;  // filters: of the U-Net; ra: RA samples of a chunk
+  std::int64_t filters, ra, frequencies, baselines, split, batch;  // filters: number of filters of the U-Net; ra: number of RA
+                                                                   // samples of a chunk
 };
 // A shape for measuring a step: chunks of random numbers in the network's layout. bench/step/shapes.py has the same sizes for
 // Python.

@@ -10,8 +10,8 @@
 
 namespace millrace::recipes::cosmology {
 
-// Both are defined in presets.cpp. defaults() replaces some of the default values that all recipes share. A preset replaces
-// values of both kinds.
+// defaults() and presets() are defined in presets.cpp. defaults() returns values that replace defaults shared by all recipes. A
+// preset's values replace the recipe's defaults and shared ones.
 [[nodiscard]] Json defaults();
 [[nodiscard]] std::vector<std::pair<std::string, Json>> presets();
 

@@ -28,8 +28,8 @@ using Cube = std::vector<std::complex<double>>;  // (baselines, frequencies, RA)
 
 // The foreground in kelvin: the sum over k < rank of A_k a_k(b,r) P_k(t_f) (nu_f/550)^-2.55. P_k are Legendre polynomials; t_f
 // goes evenly from -1 to 1; nu_f are the centres of equal channels over 500 to 600 MHz; A_k = 10^(-k/2); a_k is a sum of the 17
-// lowest circular harmonics along RA with complex normal coefficients, E|a|^2 = 1. As a matrix over frequencies it has this rank
-// for any number of files. Depends only on the arguments.
+// lowest circular harmonics along RA with complex normal coefficients, E|a|^2 = 1. As a matrix over frequencies, the foreground
+// has rank size.rank for any number of files. Depends only on the arguments.
 [[nodiscard]] Cube sky_foreground(const SkySize& size, std::uint64_t seed, std::int64_t file);
 
 // The signal: complex normal impulses at one pixel in 4096 (at least one pixel), spread by a circular Gaussian of 2 channels and

@@ -81,8 +81,8 @@ UNet::UNet(const ModelConfig& config, std::uint64_t seed, const nn::Fused& fused
   initialise(seed);
 }
 
-// Initialises as torch does: uniformly within 1/sqrt(fan in). For a transposed convolution, torch takes the fan of the output
-// channels.
+// Initialises as torch does: uniformly within 1/sqrt(fan in). For a transposed convolution, torch computes the fan in from the
+// output channels.
 void UNet::initialise(std::uint64_t seed) {
   const at::NoGradGuard no_grad;
   auto generator = at::make_generator<at::CPUGeneratorImpl>(seed);
@@ -91,7 +91,8 @@ void UNet::initialise(std::uint64_t seed) {
     at::Tensor& value = named.value();
     if (named.key().find("bn1") != std::string::npos || named.key().find("batchnorm") != std::string::npos) continue;
     if (value.dim() == 5) bound = 1.0 / std::sqrt(static_cast<double>(value.size(1) * kVolume));
-    value.uniform_(-bound, bound, generator);  // a bias has the bound of the weight of its layer, which comes before it
+    value.uniform_(-bound, bound, generator);  // a bias has the same bound as the weight of its layer; the weight comes before
+                                               // the bias
   }
 }
 
@@ -100,7 +101,7 @@ at::Tensor UNet::up(const char* name, const Convolution& deconv, nn::BatchNorm& 
     constexpr std::array<std::int64_t, 3> kTwo{2, 2, 2};
     constexpr std::array<std::int64_t, 3> kOne{1, 1, 1};
     at::Tensor y = at::conv_transpose3d(x, deconv.weight, deconv.bias, kTwo, kOne, kOne);
-    // Needed in fp32, in which LibTorch returns another layout.
+    // In fp32, LibTorch returns another layout than channels_last.
     if (channels_last_) y = y.contiguous(at::MemoryFormat::ChannelsLast3d);
     return activate(norm->forward(y), config_.act, fused_);
   });

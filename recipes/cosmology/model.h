@@ -22,7 +22,8 @@ struct ModelConfig {
 
 // The number of parameters: 2052 f^2 + 195 f + 2 for f filters.
 [[nodiscard]] std::int64_t parameter_count(std::int64_t filters);
-[[nodiscard]] double parameters_of(double filters);  // the same number as a double, for sizes that no integer or memory can hold
+[[nodiscard]] double parameters_of(double filters);  // the number of parameters as a double, for sizes that no integer or memory
+                                                     // can hold
 
 // A weight and a bias with torch's names but without torch's initialisation. The weight of a transposed convolution is (in, out,
 // 3, 3, 3).

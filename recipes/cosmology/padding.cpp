@@ -13,8 +13,9 @@ namespace {
 constexpr std::int64_t kFirstAxis = 2;  // the first axis that is padded, of (N, channels, R, f, bl)
 constexpr std::int64_t kMultiple = 4;
 
-// An axis gets `added` more places. Returns, for each place of the longer axis, the place of the original axis that supplies its
-// value. Computed on the device of the volumes, because copying a list from the host would wait for the device.
+// Extends an axis of `length` places by `added` places. Returns, for each place of the longer axis, the place of the original
+// axis that supplies its value. Computed on the device of the volumes, because copying a list from the host would wait for the
+// device.
 at::Tensor places_of(std::int64_t length, std::int64_t added, Padding padding, const at::TensorOptions& options) {
   if (padding == Padding::circular) return at::arange(length + added, options).remainder(length);
   const std::int64_t half = (added + 1) / 2;

@@ -31,8 +31,8 @@ constexpr std::string_view kHelp = R"(usage: millrace pca fit [--config FILE | -
 
 fit accumulates the covariance of frequencies over training samples in fp64, one sample in memory at a time, and writes the
 components to --output: by default pca_components_nfg<N>.safetensors in the folder of the run that the config names, where training
-finds it, else in the current folder (then give it to train as recipe.pca_components_path).
-validate times stored components against components of each batch, and compares the residuals of both.
+finds the file, else in the current folder (then give the file to train as recipe.pca_components_path).
+validate measures the time of stored components and of components of each batch, and compares the residuals of both.
 
   --output FILE         the file that fit writes
   --num-samples N       number of samples, at most all (fit 100, validate 5)
@@ -86,7 +86,7 @@ std::string eigenvalue_text(const nn::ForegroundPca& pca) {
   return text;
 }
 
-// Components may replace components, but no other file, because that may be one of the data.
+// Refuses to replace an existing file unless it holds components, because any other file may belong to the data.
 void refuse_other_file(const stdfs::path& output) {
   std::error_code ignored;
   if (!stdfs::exists(output, ignored)) return;

@@ -70,7 +70,7 @@ Picture draw_delay(const DelaySpectra& spectra, const RecipeConfig& recipe, cons
   }
   picture::Curves curves{.name = "delay_residual",
                          .title = "Delay spectra, summed over the validation",
-                         .caption = "Smooth foregrounds gather around zero, the signal does not.",
+                         .caption = "Smooth foregrounds gather around zero; the signal does not.",
                          .x = {.label = "delay", .unit = known ? "ns" : ""},
                          .y = {.label = transformed ? "power after arcsinh" : "power",
                                .unit = transformed ? "" : (unit.empty() ? "K" : unit) + "²",

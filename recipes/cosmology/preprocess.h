@@ -29,8 +29,9 @@ void add_noise(at::Tensor& x, double amp, const nn::RowKey& key);
 struct Volumes {
   at::Tensor input, target;
 };
-// Does, in this order: noise, PCA, scale, layout. The foreground is never removed from the target, because the target has none.
-// Computed in fp32, also under autocast. If `pca` is null, clean_by_batch() removes the foreground.
+// Adds noise, removes the foreground, scales and changes the layout, in this order. The foreground is never removed from the
+// target, because the target has none. Computed in fp32, also under autocast. If `pca` is null, clean_by_batch() removes the
+// foreground.
 [[nodiscard]] Volumes preprocess(const at::Tensor& x, const at::Tensor& y, const RecipeConfig& recipe,
                                  const nn::ForegroundPca* pca, const nn::RowKey& key, const nn::Fused& fused = {});
 

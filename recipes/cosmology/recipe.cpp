@@ -50,7 +50,7 @@ void Cosmology::before_training() {
   for (const std::string& text : check_validation_sky(*sky_)) context_.note(text);
   const bool stored = recipe_.pca.value_or(PcaMode::stored) == PcaMode::stored;
   if (pca_ && stored)
-    // checks the snapshot's components, which are kept
+    // checks the snapshot's components against the data, because the run uses these components
     return check_pca(*pca_, recipe_, *sky_, "the model's snapshot", context_.notice);
   if (context_.places.plan_only) return;
   if (stored) pca_ = stored_pca(recipe_, *sky_, recipe_.pca_components_path, context_, context_.notice);
@@ -116,7 +116,7 @@ Loss loss_of(const at::Tensor& predicted, const at::Tensor& target, LossKind kin
   }
   const at::Tensor sum = error.square().sum();
   if (kind == LossKind::mse) return {.terms = {{.sum = sum, .count = count, .nominal_count = elements}}};
-  // divides by S itself without a gradient, so that the gradient of log S is the gradient of S divided by S
+  // The loss is sum / count. If the count is the sum without its gradient, the gradient of the loss is that of log(sum).
   const at::Tensor self = sum.detach().clamp_min(1e-12 * elements);
   return {.terms = {{.sum = sum, .count = self, .nominal_count = elements, .report = LossTerm::Report{self, count, true}}}};
 }
@@ -176,8 +176,9 @@ void Cosmology::begin_validation() {
 
 void Cosmology::end_validation(metrics::Board&) {  // host: the values are read anyway after a validation
   if (!left_.defined() || !pinned_.add(step_, left_.item<double>(), power_.item<double>())) return;
-  context_.note("three validations in a row end with " + percent(left_.item<double>() / power_.item<double>(), 1) +
-                " of the signal's power: the network answers almost zero. Next: check the residual of PCA (pca_residual_power; "
+  context_.note("in three validations in a row the error has about as much power as the signal (" +
+                percent(left_.item<double>() / power_.item<double>(), 1) +
+                "): the network's output is almost zero. Next: check the residual of PCA (pca_residual_power; "
                 "raise recipe.n_fg or flag interference), choose recipe.scale so that the signal is about one, or raise "
                 "optim.learning_rate");
 }

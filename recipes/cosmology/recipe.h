@@ -2,7 +2,7 @@
 //   data     HDF5 visibilities, signal plus a foreground drawn for it; cleaned, scaled and cut into chunks on the device
 //   model    3-D U-Net with two levels (model.h)
 //   loss     log of the mean squared error, exact over accumulation
-//   metrics  correlation with the true signal, residual power, delay spectra; each also of the cleaned input alone
+//   metrics  correlation with the true signal, residual power, delay spectra; the same for the cleaned input without the network
 #pragma once
 
 #include <memory>
@@ -30,7 +30,8 @@ class Cosmology final : public Recipe {
   void before_training() override;
   data::Pipeline data(Split split) override;
   data::Pipeline test_data() override;
-  Batch prepare(Batch batch) override;  // makes "input", "target" (B*split,2,RA/split,f,bl) from "x", "y", complex (B,bl,f,RA)
+  Batch prepare(Batch batch) override;  // makes "input" and "target", both (B*split,2,RA/split,f,bl), from "x" and "y", both
+                                        // complex (B,bl,f,RA)
   UNet& model() override;
   bool set_layout(Layout layout) override;
   std::vector<Objective> objectives() override;
@@ -38,7 +39,7 @@ class Cosmology final : public Recipe {
   void end_validation(metrics::Board& board) override;
   void measure(const Batch& batch, const StepResult& result, metrics::Board& board) override;
 
-  State state() const override;  // the foreground components
+  State state() const override;  // returns the foreground components
   void load_state(const State& state) override;
   // Takes "x", complex (B,bl,f,RA) in kelvin; returns "signal" of the same shape.
   Tensors predict(const Tensors& inputs) override;

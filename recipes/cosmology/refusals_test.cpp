@@ -32,7 +32,7 @@ TEST_F(CosmologyTest, EveryFaultOfTheInputHasItsText) {
                 "\n  next     set recipe.signal_dir, or make some: millrace make-data cosmology");
 
   alter("s2.h5", [&](const stdfs::path& path) { return memory(path, "/map", DType::c64, {4, 8, 16}); });
-  const std::string name_it = "\n  next     name the dataset with recipe.vis_dataset; a uvh5 file: run millrace uvh5";
+  const std::string name_it = "\n  next     name the dataset with recipe.vis_dataset; for a uvh5 file, run millrace uvh5";
   EXPECT_EQ(refused(), "DataError  s2.h5: dataset /vis is missing (has: /map)\n  where    " + s2 + name_it);
   alter("s2.h5", [&](const stdfs::path& path) {
     const auto file = memory(path, "/map", DType::c64, {4, 8, 16});

@@ -48,7 +48,8 @@ const hdf5::Unreadable* find_unreadable(const hdf5::File& file, const std::strin
   return it == sets.end() ? nullptr : &*it;
 }
 
-// Returns the unit in a text. Removes the padding of fixed-length texts, and maps the usual spellings of a unit to one spelling.
+// Returns the unit that a text names. Removes the padding of fixed-length texts, and maps the usual spellings of a unit to one
+// spelling.
 std::string unit_word(std::string text) {
   text = text.substr(0, text.find('\0'));
   const auto is_space = [](char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; };
@@ -99,7 +100,7 @@ void take_frequencies(const hdf5::File& file, std::int64_t count, SkyWords& word
     const bool is_hertz = std::abs(words.freq_mhz.front()) > kHighestMhz;
     words.freq_from = kFrequencies;
     double factor = unit != kUnits.end() ? unit->second : is_hertz ? 1e-6 : 1;
-    if (factor != 1) words.freq_from += unit != kUnits.end() ? " in " + said : " in Hz, by the size of its numbers";
+    if (factor != 1) words.freq_from += unit != kUnits.end() ? " in " + said : " in Hz, because its numbers are so large";
     if (!said.empty() && unit == kUnits.end()) {
       words.unread.push_back(std::string(kFrequencies) + " is in " + quoted(said) + ", an unknown unit: taken as " +
                              (is_hertz ? "Hz" : "MHz"));
@@ -156,7 +157,7 @@ double largest_difference(const std::vector<double>& a, const std::vector<double
   return most;
 }
 
-// The largest difference at which two files still have the same channels.
+// Two files have the same channels if their frequencies differ by at most the returned value.
 double tolerance(const std::vector<double>& mhz) {
   double least = std::numeric_limits<double>::max();
   for (std::size_t i = 1; i < mhz.size(); ++i) least = std::min(least, std::abs(mhz[i] - mhz[i - 1]));
@@ -256,7 +257,8 @@ SkyAxes compared_axes(const std::vector<NamedSky>& files, const std::string& cub
   Said first{all.front().file, {}};
   first.words.unit = all.front().words.unit;
   for (const Said& said : all) {
-    // Each member is compared with that of the first file that has it.
+    // Compares channels and RA of each file with those of the first file that has them, and the unit with that of the first
+    // file.
     if (channels != all.end())
       compare({channels->file, {channels->words.freq_mhz, channels->words.freq_from, {}, said.words.unit, {}}}, said, problems);
     if (ra != all.end()) compare({ra->file, {{}, "", ra->words.ra, said.words.unit, {}}}, said, problems);
@@ -273,7 +275,7 @@ SkyAxes compared_axes(const std::vector<NamedSky>& files, const std::string& cub
       axes.notices.push_back("frequencies are " + range_text(axes.words.freq_mhz) + ", of " + channels->words.freq_from + " in " +
                              name_of_file(*channels->file) +
                              (silent > 0 ? "; " + std::to_string(silent) + " of " + std::to_string(all.size()) +
-                                               " files state no frequencies: the same are assumed for them"
+                                               " files state no frequencies, so the same frequencies are assumed for these files"
                                          : ""));
     }
   } else if (std::any_of(all.begin(), all.end(), [](const Said& said) { return !said.words.unread.empty(); })) {

@@ -25,12 +25,12 @@ struct SkyWords {
 [[nodiscard]] SkyWords words_of(const hdf5::File& file, const std::string& cube, const Shape& shape,
                                 std::vector<Problem>& problems);
 
-// A line such as "channels 100 to 131 MHz ascending in steps of 1, RA 0 to 354 degrees ascending in steps of 6, K".
+// A line such as "channels 100 to 131 MHz ascending in steps of 1, RA 0 to 354 degrees ascending in steps of 6, in K".
 // `silent_band`: the text about the channels if the file has no frequencies.
 [[nodiscard]] std::string read_as(const SkyWords& words, const std::string& silent_band);
 
 struct SkyAxes {
-  SkyWords words;  // each member comes from the first file that has it; if no file has a unit, the unit is kelvin
+  SkyWords words;  // channels and RA of the first file that has them; the unit of the first file, "" = kelvin
   std::vector<std::string> notices;
 };
 
@@ -39,7 +39,7 @@ struct NamedSky {
   Shape shape;  // shape of the file's cube
 };
 // Compares all files. A contradiction is added to `problems`, with both files and both values. A unit or an axis that some files
-// lack, or that is unreadable, leads to a line in `notices`. `default_band`: used if no file has frequencies.
+// lack, or that is unreadable, leads to a line in `notices`. `default_band`: the text for the notice if no file has frequencies.
 [[nodiscard]] SkyAxes compared_axes(const std::vector<NamedSky>& files, const std::string& cube, const std::string& default_band,
                                     std::vector<Problem>& problems);
 

@@ -21,7 +21,7 @@ constexpr std::int64_t kSamplesLookedAt = 4;
 constexpr std::size_t kNamed = 5;  // a line lists at most this many channels
 // if at most this share of the channels holds half of the residual's power, the cause is interference
 constexpr double kFewChannels = 0.1;
-constexpr std::int64_t kSparedChannels = 6;  // the advice raises n_fg to at most one component for this many channels
+constexpr std::int64_t kSparedChannels = 6;  // the advice raises n_fg at most to the number of channels divided by this
 constexpr double kPinnedWithin = 0.03;
 constexpr int kPinnedValidations = 3;
 
@@ -122,13 +122,13 @@ std::string check_left(const RecipeConfig& recipe, const Sky& sky, const nn::For
   const std::string n_fg = "recipe.n_fg = " + std::to_string(recipe.n_fg);
   const std::string components = more == 0 ? ""
                                            : std::to_string(more) +
-                                                 (more == 1 ? " further component holds" : " further components hold") +
-                                                 " more than the whole signal each";
+                                                 (more == 1 ? " further component holds" : " further components each hold") +
+                                                 " more power than the whole signal";
   if (!(left > kHopelessPower * signal)) {
     return components.empty() ? "" : components + ": raise " + n_fg + " to " + std::to_string(recipe.n_fg + more);
   }
   std::string text = "with " + n_fg + " PCA leaves " + significant(left / signal, 3) +
-                     " times the power of the signal: the network will hardly find it";
+                     " times the power of the signal: the network will hardly find the signal";
   std::string next;
   if (const auto half = half_of(powers.left);
       static_cast<double>(half.size()) <= kFewChannels * static_cast<double>(sky.freq_mhz.size())) {

@@ -18,7 +18,7 @@ inline constexpr double kSaturatedPower = 1e4;  // a channel with more power tha
 inline constexpr double kDeadPower = 1e-10;     // a channel with less power than this is dead; as a share of the median
                                                 // channel's power
 
-// Examines four training samples, spread over all samples, as a step would get them but without noise. If `pca` is null, the
+// Examines four training samples, spread over all samples and prepared as for a step, but without noise. If `pca` is null, the
 // components of each sample are computed from the sample itself. Samples that can't be read are skipped, because the loader has
 // a policy for them.
 [[nodiscard]] std::vector<std::string> check_training_sky(const RecipeConfig& recipe, const Sky& sky,
@@ -27,7 +27,7 @@ inline constexpr double kDeadPower = 1e-10;     // a channel with less power tha
 // Returns a line if the validation has only one sample. Does not look at values.
 [[nodiscard]] std::vector<std::string> check_validation_sky(const Sky& sky);
 
-// Detects that validations stay at the variance of the target, which is the loss of a network that answers zero.
+// Detects that the validation loss stays at the variance of the target, which is the loss of a network that always answers zero.
 class PinnedLoss {
  public:
   // Takes the results of a validation after training step `step` (0-based): the power of recovered minus truth, and the power of

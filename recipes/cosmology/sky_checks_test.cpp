@@ -77,11 +77,12 @@ TEST_F(SkyChecks, InterferenceAboveTheComponentsIsNamedWithItsChannels) {
   serve(interference(4, 0.1));  // 2 components of foreground and 4 of interference, n_fg 3
   const auto said = lines();
   ASSERT_EQ(said.size(), 1U);
-  EXPECT_THAT(said[0], ::testing::MatchesRegex(
-                           "with recipe.n_fg = 3 PCA leaves [0-9.e+]+ times the power of the signal: the network will "
-                           "hardly find it; half of that is in [12] channels?, .* MHz.*; 3 further components hold more than "
-                           "the whole signal each. Next: flag or leave out channels with interference, or raise "
-                           "recipe.n_fg to 6"));
+  EXPECT_THAT(said[0],
+              ::testing::MatchesRegex(
+                  "with recipe.n_fg = 3 PCA leaves [0-9.e+]+ times the power of the signal: the network will "
+                  "hardly find the signal; half of that is in [12] channels?, .* MHz.*; 3 further components each hold more "
+                  "power than the whole signal. Next: flag or leave out channels with interference, or raise "
+                  "recipe.n_fg to 6"));
   EXPECT_THAT(lines({{"recipe.n_fg", 6}}), IsEmpty());
   EXPECT_THAT(lines({{"recipe.pca", "batch"}}), Contains(HasSubstr("PCA leaves")));
   serve(interference(1, 0.1));
@@ -92,7 +93,7 @@ TEST_F(SkyChecks, AComponentThatTowersIsNamedBeforeAllIsLost) {
   serve(interference(2, 2.5e-5));  // one component is left, with about the power of the whole signal
   const auto said = lines();
   ASSERT_EQ(said.size(), 1U);
-  EXPECT_EQ(said[0], "1 further component holds more than the whole signal each: raise recipe.n_fg = 3 to 4");
+  EXPECT_EQ(said[0], "1 further component holds more power than the whole signal: raise recipe.n_fg = 3 to 4");
 }
 
 TEST_F(SkyChecks, DeadAndSaturatedChannelsAndBaselinesAreNamed) {

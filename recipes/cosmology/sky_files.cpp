@@ -42,7 +42,7 @@ SplitPaths split_list(const std::vector<std::filesystem::path>& files, Philox& r
 
 // The complex cube of a file. Throws DataError with the reason if the file can't be used.
 const hdf5::Dataset& cube_of(const hdf5::File& file, const RecipeConfig& recipe) {
-  const std::string next = "name the dataset with recipe.vis_dataset; a uvh5 file: run millrace uvh5";
+  const std::string next = "name the dataset with recipe.vis_dataset; for a uvh5 file, run millrace uvh5";
   const auto sets = file.datasets();
   const auto it = std::find_if(sets.begin(), sets.end(), [&](const auto& set) { return set.name == recipe.vis_dataset; });
   for (const auto& [name, reason, text] : file.unreadable()) {
@@ -301,7 +301,7 @@ Sky open_sky(const RecipeConfig& recipe, const std::filesystem::path& signal_dir
   digest.update(recipe.vis_dataset + " " + std::to_string(recipe.ra_keep));
   sky.fingerprint = digest.hex();
   sky.notices.insert(sky.notices.end(), axes.notices.begin(), axes.notices.end());
-  sky.read_as = read_as(axes.words, "of recipe.band_mhz, " + band_text(recipe) + ": no file says its own");
+  sky.read_as = read_as(axes.words, "of recipe.band_mhz, " + band_text(recipe) + ", because no file has frequencies");
   sky.unit = std::move(axes.words.unit);
   sky.ra = std::move(axes.words.ra);
   sky.freq_mhz = axes.words.freq_mhz.empty() ? centres_of(recipe, sky.shape[1]) : std::move(axes.words.freq_mhz);

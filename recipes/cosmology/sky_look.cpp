@@ -12,14 +12,15 @@
 namespace millrace::recipes::cosmology {
 namespace {
 
-constexpr std::int64_t kBytesOfAFile = 1 << 20;  // bytes of a file that are read at least, because a chunk is read as a whole
+constexpr std::int64_t kBytesOfAFile = 1 << 20;  // about this many bytes of a file are read, and at least one baseline
 constexpr std::int64_t kBytesOfAll = 1 << 28;
 constexpr std::size_t kFewFiles = 3;  // with at most this many files, nobody can say what is usual
 // a power is odd if it differs from the median by this factor; kelvin and millikelvin differ in power by a factor of a million
 constexpr double kOtherPower = 1e4;
 constexpr double kOtherSpectrum = 0.8;  // two spectra differ if their correlation is below this
-constexpr double kRougher = 100;        // a file is rough if its roughness exceeds that of the median file by this factor
-// smallest roughness that is reported, as a share of the power; below it, a steep spectrum may be the cause
+constexpr double kRougher = 100;        // a file is rough if its roughness exceeds that of the median file by this factor;
+                                        // roughness: power of the steps from channel to channel, as a share of the file's power
+// smallest roughness that is reported; below it, a steep spectrum may be the cause
 constexpr double kRough = 0.1;
 constexpr double kExchanged = 10;  // a signal this many times as strong as the foreground means that the two may be exchanged
 
@@ -131,7 +132,7 @@ double correlation(const std::vector<double>& a, const std::vector<double>& b) {
   return spread > 0 ? (sab - sa * sb / n) / std::sqrt(spread) : 0;
 }
 
-// The usual spectrum: for each channel, the median over all files of the channel's share of the file's power.
+// The usual spectrum: the share of a file's power that each channel has, as the median over all files.
 std::vector<double> usual_spectrum(const Kind& kind) {
   std::vector<double> usual;
   for (std::size_t f = 0; f < kind.files.front().channels.size(); ++f)
@@ -168,7 +169,8 @@ void note_dead_baselines(const Kind& kind, std::vector<std::string>& lines) {
         if (seen.power == 0) return "";
         for (std::size_t b = 0; b < dead.size(); ++b)
           if (seen.baselines[b] == 0 && 2 * dead[b] <= kind.files.size())
-            return "is zero in baseline " + std::to_string(b) + " (from 0), which other files have: repair or remove the file";
+            return "is zero in baseline " + std::to_string(b) +
+                   " (from 0), where other files have values: repair or remove the file";
         return "";
       },
       lines);

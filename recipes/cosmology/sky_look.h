@@ -9,11 +9,11 @@
 
 namespace millrace::recipes::cosmology {
 
-// Examines the values of each file of both splits; if that would take too long, of fewer files, spread over all. Returns a line
-// for each of these faults: values that are NaN or infinite; zeros or a single value throughout a file; baselines of a
-// foreground that are zero in a file but not in most; a power that differs by a factor of 10,000 or more; a reversed spectrum;
-// neighbouring channels with little in common; a signal that is stronger than the foreground. Files that can't be read are
-// skipped, because the loader has a policy for them.
+// Examines the values of each file of both splits. If that would take too long, examines fewer files, spread over the list.
+// Returns a line for each of these faults: values that are NaN or infinite; zeros or a single value throughout a file; baselines
+// of a foreground that are zero in a file but not in most; a power that differs by a factor of 10,000 or more; a reversed
+// spectrum; neighbouring channels with little in common; a signal that is stronger than the foreground. Files that can't be read
+// are skipped, because the loader has a policy for them.
 [[nodiscard]] std::vector<std::string> look_at_files(const RecipeConfig& recipe, const Sky& sky);
 
 }  // namespace millrace::recipes::cosmology

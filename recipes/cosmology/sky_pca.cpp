@@ -22,7 +22,8 @@ namespace {
 
 constexpr auto kAgain = "fit it again: millrace pca fit --config FILE";
 
-// What the training files hold, as far as their stamps tell. The sky's fingerprint tells names, shapes and sizes only.
+// Returns a hash of the training files' stamps, which depend on what the files hold. The sky's fingerprint depends only on
+// names, shapes and sizes.
 std::string content_of(const RecipeConfig& recipe, const Sky& sky) {
   Sha256 digest;
   for (const data::FileStamp& stamp : training_source(recipe, sky).stamps())
@@ -30,7 +31,8 @@ std::string content_of(const RecipeConfig& recipe, const Sky& sky) {
   return digest.hex();
 }
 
-// How the data of the components differ from this run's; "": not at all, or the components do not tell.
+// Returns how the components' data differ from the data of this run; "" if they do not differ, or if the facts of the components
+// do not show it.
 std::string other_data(const nn::ForegroundPca& pca, const RecipeConfig& recipe, const Sky& sky) {
   if (const auto fact = pca.facts.find("fingerprint"); fact != pca.facts.end() && fact->second != sky.fingerprint)
     return "fitted on other files or another split than this run's";

@@ -34,15 +34,15 @@ struct TrainingPair {
                                         const std::function<void(std::int64_t, std::int64_t)>& progress = {},
                                         const Tell& left_out = {});
 
-// Throws DataError if the components do not fit the data's channels or n_fg. If only the fingerprint is that of other data,
-// calls `report` with a text.
+// Throws DataError if the components do not fit the data's channels or n_fg. If they fit but were computed from other data, as
+// their fingerprint shows, calls `report` with a text.
 void check_pca(const nn::ForegroundPca& pca, const RecipeConfig& recipe, const Sky& sky, const std::string& where,
                const Tell& report);
 
-// The components of a run. They come from recipe.pca_components_path, or else from a file in the run folder (Millrace's or hugh's
-// .pt), or else they are fitted and saved with the run's new files, if there is a run. `report` says which. Components in the run
-// folder that do not fit the data are reported and fitted again; if recipe.pca_components_path names such components, throws
-// DataError.
+// The components of a run. They come from recipe.pca_components_path, or else from a file in the run folder (Millrace's or
+// hugh's .pt), or else they are fitted and saved with the run's new files, if there is a run. `report` gets a line that says
+// where they come from. Components in the run folder that do not fit the data are reported and fitted again; if
+// recipe.pca_components_path names such components, throws DataError.
 [[nodiscard]] nn::ForegroundPca stored_pca(const RecipeConfig& recipe, const Sky& sky, const std::filesystem::path& components,
                                            const Context& run, const Tell& report);
 

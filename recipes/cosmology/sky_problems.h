@@ -1,4 +1,4 @@
-// An error that has all faults of a data set.
+// An error that lists all faults of a data set.
 #pragma once
 
 #include <vector>

@@ -10,11 +10,10 @@
 namespace millrace::recipes::cosmology {
 namespace {
 
-constexpr std::uint64_t kForeground = 0;  // numbers of the uses of a sample's random generator
+constexpr std::uint64_t kForeground = 0;  // numbers that tell the uses of a sample's random generator apart
 constexpr std::uint64_t kRoll = 1;
 
-// Returns the index of the first of `count` numbers that is not finite, or -1. One pass without a branch suffices, because a sum
-// of halved finite numbers stays finite.
+// Returns the index of the first of `count` numbers that is not finite, or -1.
 template <class T>
 std::int64_t first_not_finite(const T* values, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) {

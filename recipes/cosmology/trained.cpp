@@ -118,7 +118,7 @@ Tensors Cosmology::predict(const Tensors& inputs) {
 
 namespace {
 
-// An axis with coordinates. If the steps of `values` are uneven, an axis that counts indices.
+// Returns an axis with coordinates, or an axis that counts indices if the steps of `values` are uneven.
 FieldAxis axis_of(const std::string& label, const std::string& unit, const std::vector<double>& values, double period = 0) {
   const int direction = direction_of(values, period);
   if (direction == 0) return {.label = label};

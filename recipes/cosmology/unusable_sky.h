@@ -8,7 +8,8 @@
 
 namespace millrace::recipes::cosmology {
 
-// Stands for a file without data sets; reading it throws `why`. So data.bad_samples applies to the samples that need the file.
+// Returns a file without data sets. Reading from it throws `why`, so that data.bad_samples applies to the samples that need the
+// file.
 [[nodiscard]] SkyFile unusable_sky(std::filesystem::path path, Problem why);
 [[nodiscard]] inline bool is_usable(const SkyFile& file) { return !file->datasets().empty(); }
 

@@ -42,7 +42,7 @@ at::Tensor checked_tokens(const Tensors& inputs, const ModelConfig& model) {
   }
   const at::Tensor& tokens = found->second;
   if (!at::isIntegralType(tokens.scalar_type(), /*includeBool=*/false) || tokens.dim() != 2 || tokens.numel() == 0) {
-    throw UsageError({"\"tokens\" must be integers of shape (batch, length), not empty", "predict",
+    throw UsageError({"\"tokens\" must be integers of shape (batch, length), and must not be empty", "predict",
                       "millrace inspect shows what the file holds"});
   }
   if (tokens.size(1) > model.positions) {

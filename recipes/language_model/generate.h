@@ -10,9 +10,9 @@
 
 namespace millrace::recipes::language_model {
 
-// Draws a token. First keeps the top_k most likely tokens at this temperature. Of these, keeps the most likely ones, as few as
-// have a total probability of top_p. `uniform` in [0,1) selects the token from the kept ones. Temperature 0 gives the most
-// likely token. Depends only on the arguments. `logits` must not be empty.
+// Draws a token. First keeps the top_k most likely tokens at this temperature. Of these, keeps the smallest number of most
+// likely tokens whose total probability reaches top_p. `uniform` in [0,1) selects the token from the kept ones. Temperature 0
+// gives the most likely token. Depends only on the arguments. `logits` must not be empty.
 [[nodiscard]] std::int64_t choose_token(std::span<const float> logits, const GenerateConfig& config, double uniform);
 
 // Continues `prompt` (at least one token) by max_length tokens, or until `end`, which is not part of the result. The random

@@ -23,7 +23,7 @@ namespace stdfs = std::filesystem;
 constexpr std::string_view kHelp = R"(usage: millrace generate [CONFIG] [PROMPT] [options]
 
 Continues PROMPT with a trained language model and prints the text. The model is that of --from, else of the run that CONFIG
-(the file it was trained with) names, else of the newest run in runs/language_model.
+(the config of the training) names, else of the newest run in runs/language_model.
 
   --from RUN            folder of a run or a snapshot, or a .safetensors or .pt file (then with CONFIG)
   --beam                the likeliest text that beam search finds, instead of drawing
@@ -66,7 +66,8 @@ Request request_of(const Entry& row, config::Arguments arguments) {
           {"a second prompt: " + quoted(word), "millrace generate", "put a prompt of several words into quotes"});
     }
   }
-  constexpr bool kWithoutItsRun = true;  // passed because load_for_inference() reads the run's config
+  constexpr bool kWithoutItsRun = true;  // the config is resolved without that of the run, because load_for_inference() reads
+                                         // the run's config
   request.config = resolve_command_config(row, arguments, kWithoutItsRun).resolved;
   return request;
 }

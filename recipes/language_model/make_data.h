@@ -13,7 +13,8 @@ namespace millrace::recipes::language_model {
 struct SampleText {
   int order = 1;
   std::int64_t training_letters = 200'000;
-  std::int64_t validation_letters = 20'000;  // the end of the text; recipe.val_fraction is this divided by all letters
+  std::int64_t validation_letters = 20'000;  // number of letters at the end of the text; recipe.val_fraction is this number
+                                             // divided by the number of all letters
   [[nodiscard]] double validation_share() const noexcept {
     return static_cast<double>(validation_letters) / static_cast<double>(training_letters + validation_letters);
   }
@@ -22,9 +23,9 @@ struct SampleText {
 // The sample text of a preset. nullopt for presets that are meant for a real text.
 [[nodiscard]] std::optional<SampleText> sample_text_of(const std::string& preset);
 
-// The lowest loss that any model can reach, in nats a letter: the entropy of a letter given all letters before it.
+// The lowest loss that any model can reach, in nats per letter: the entropy of a letter given all letters before it.
 inline constexpr double kEntropyRate = 1.2130075659799042;
-// The lowest loss of a model that knows only how often each letter occurs, in nats a letter.
+// The lowest loss of a model that knows only how often each letter occurs, in nats per letter.
 inline constexpr double kUnigramEntropy = 2.7725887222397811;
 
 // Returns the text. It depends only on the arguments.

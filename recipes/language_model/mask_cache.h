@@ -25,7 +25,7 @@ class MaskCache {
   std::list<at::Tensor> masks_;  // the newest first
 };
 
-// Makes the same mask without the cache.
+// Makes the mask that MaskCache::causal() returns, without a cache.
 [[nodiscard]] at::Tensor make_causal_mask(std::int64_t length, at::Device device);
 
 }  // namespace millrace::recipes::language_model

@@ -41,7 +41,7 @@ std::shared_ptr<Affine> norm(std::int64_t width, at::Device device) {
   return std::make_shared<Affine>(std::vector<std::int64_t>{width}, true, device);
 }
 
-// The number format in which attention computes: that of autocast if autocast is on, else that of the weights.
+// The dtype in which attention computes: the dtype of autocast if autocast is on, else the dtype of the weights.
 at::ScalarType compute_type(at::Device device, at::ScalarType of_weights) {
   return at::autocast::is_autocast_enabled(device.type()) ? at::autocast::get_autocast_dtype(device.type()) : of_weights;
 }
@@ -86,7 +86,7 @@ std::int64_t parameter_count(const ModelConfig& c) { return parameters_in<std::i
 
 ModelSize size_of_model(const ModelConfig& c) {
   constexpr double kFloat = 4;
-  // Bytes that a block's modules and tensors take in addition to their numbers, approximately.
+  // Bytes that a block's modules and tensors take in addition to the tensors' values, approximately.
   constexpr double kBlock = 16 << 10;
   const auto parameters = parameters_in<double>(c);
   const double sinusoids = c.learned_positions ? 0.0 : static_cast<double>(c.positions) * static_cast<double>(c.width);
@@ -127,7 +127,8 @@ at::Tensor Attend::forward(const at::Tensor& x, const AttentionMask& mask) {
 at::Tensor Attend::masked(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AttentionMask& mask) {
   const double dropout = is_training() ? dropout_ : 0.0;
   at::Tensor attended;
-  if (textbook_ || dropout > 0) {  // not with dropout, for which ATen's attention would draw other random numbers
+  if (textbook_ || dropout > 0) {  // with dropout, this path is used too, because ATen's attention would draw other random
+                                   // numbers
     const double scale = 1.0 / std::sqrt(static_cast<double>(q.size(-1)));
     const at::Tensor scores = at::matmul(q, k.transpose(-2, -1)) * scale + mask.additive;
     attended = at::matmul(nn::dropout(at::softmax(scores, -1), dropout, fused_), v);

@@ -58,7 +58,7 @@ struct Affine : torch::nn::Module {
 // The masks of the explicit attention path.
 struct AttentionMask {
   at::Tensor additive;  // (T,T) or (B,1,T,T), added to the scores; undefined = plain causal attention, which needs no mask
-  at::Tensor open;      // (B,1,T,1), true where a row may attend to at least one position; undefined = all rows may
+  at::Tensor open;      // (B,1,T,1), true where a row may attend to at least one position; undefined = true for all rows
 };
 
 class Attend : public torch::nn::Module {
@@ -87,7 +87,8 @@ class FeedForward : public torch::nn::Module {
   std::shared_ptr<Affine> fc1_, fc2_;
 };
 
-// The two branches of a block. Transformer::forward() computes the norms between them, together with the residual stream.
+// The two branches of a block, and the weights of their norms. Transformer::forward() computes the norms, because adding a
+// branch and computing the next norm is a single pass over memory.
 struct Block : torch::nn::Module {
   Block(const ModelConfig& config, const nn::Fused& fused, at::Device device);
   std::shared_ptr<Affine> ln1, ln2;

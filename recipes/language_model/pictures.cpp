@@ -37,7 +37,7 @@ Picture draw_context(const TokenLosses& losses) {
   const at::Tensor mean = losses.all().nanmean(0);
   picture::Curves curves{.name = "loss_by_place",
                          .title = "Loss by position in the sequence",
-                         .caption = "A curve that still falls at its end: a longer context would help.",
+                         .caption = "If the curve still falls at its end, a longer context would help.",
                          .x = {.label = "tokens before"},
                          .y = {.label = "loss", .unit = "nats a token"},
                          .series = {}};

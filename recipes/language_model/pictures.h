@@ -16,8 +16,8 @@ class TokenLosses {
  public:
   static constexpr std::int64_t kMost = std::int64_t{1} << 25;
 
-  // Adds the losses for logits (B,T,V) and targets (B,T), for whole rows, as many as the limit allows. Targets that equal `pad`
-  // do not count.
+  // Adds the losses of the first rows of logits (B,T,V) and targets (B,T): as many whole rows as the limit of kMost logits
+  // allows. Targets that equal `pad` do not count.
   void add(const at::Tensor& logits, const at::Tensor& targets, std::int64_t pad);
   [[nodiscard]] bool empty() const noexcept { return losses_.empty(); }
   [[nodiscard]] at::Tensor all() const;  // (rows,T) f32; NaN at padding

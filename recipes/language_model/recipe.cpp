@@ -106,7 +106,8 @@ void LanguageModel::note_unknown_tokens(std::int64_t begin, std::int64_t end) co
   const auto documents = tokens_->documents();
   const auto last = static_cast<std::size_t>(std::ranges::lower_bound(documents, end) - documents.begin());
   context_.note(percent(static_cast<double>(strange) / static_cast<double>(all), 1) +
-                " of the validation's characters do not occur in the training text: " + joined(named, " ") + ", …; it ends in " +
+                " of the validation's characters do not occur in the training text: " + joined(named, " ") +
+                ", …; the training text ends in " +
                 quoted(last > 0 && last <= files_.size() ? files_[last - 1].name : "the last source") +
                 ". Next: mix the sources, or validate on text of the same kind");
 }

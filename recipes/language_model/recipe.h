@@ -31,13 +31,14 @@ class LanguageModel final : public Recipe {
   void before_training() override;  // encodes the sources; in a resumed run, with the snapshot's tokenizer
   data::Pipeline data(Split split) override;
   data::Pipeline test_data() override;
-  Batch prepare(Batch batch) override;  // "tokens" -> "tokens" = "input", "target": int64 views, one token apart
+  Batch prepare(Batch batch) override;  // makes "input" and "target" from "tokens": int64 views, one token apart; "tokens" then
+                                        // equals "input"
   Transformer& model() override;
   std::vector<Objective> objectives() override;
   void begin_validation() override { lost_ = {}; }
   void measure(const Batch& batch, const StepResult& result, metrics::Board& board) override;
 
-  State state() const override;  // the tokenizer
+  State state() const override;  // returns the tokenizer
   void load_state(const State& state) override;
   Tensors predict(const Tensors& inputs) override;  // takes "tokens" (B,T), any integers; returns "logits" (B,T,V)
   Facts facts() const override;

@@ -25,9 +25,9 @@ void check_sessions(const std::vector<Known>& saved, const std::vector<Known>& f
 // Throws DataError unless `inputs` are those of predict(): "stim" (rows, 1, lags, H, W), "behavior" (rows, behavior_dim).
 void check_inputs(const Tensors& inputs, const ModelConfig& config);
 // Copies adapters, frontend and convnet from `weights` into the model; returns the number of tensors. `saved`: the recipe's
-// state that belongs to the weights. Its sessions say which adapter belongs to which session; without sessions, adapters are
-// taken by their numbers. An adapter stays unchanged if `weights` lacks its session. Throws SnapshotError if a tensor of
-// frontend or convnet is missing or has another shape.
+// state that belongs to the weights. The sessions in `saved` say which adapter belongs to which session; without sessions,
+// adapters are taken by their numbers. An adapter stays unchanged if `weights` lacks its session. Throws SnapshotError if a
+// tensor of frontend or convnet is missing or has another shape.
 std::int64_t take_pretrained(DigitalTwin& model, const Tensors& weights, const Json& saved, const std::string& from);
 
 }  // namespace millrace::recipes::neural_response

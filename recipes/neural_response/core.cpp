@@ -70,7 +70,8 @@ at::Tensor padded_by_edges(const at::Tensor& images, std::int64_t high, std::int
 }  // namespace
 
 at::Tensor images_of(const at::Tensor& x) {
-  // A part of another tensor is cloned in its own memory order. flatten() would also copy it, but with channels first.
+  // If x is a part of another tensor, clone() keeps the memory order of x. flatten() alone would copy x too, but with channels
+  // first.
   const bool joins = x.size(0) == 1 || x.size(1) == 1 || x.stride(0) == x.size(1) * x.stride(1);
   return (joins || x.is_non_overlapping_and_dense() ? x : x.clone(at::MemoryFormat::Preserve)).flatten(0, 1);
 }
@@ -129,7 +130,7 @@ void Stage::initialise(at::Generator& generator) {
     if (weights != nullptr) weights->initialise(generator);
 }
 
-// For each of the last `frames` of `outputs` output frames, the input frames that the kernel covers, one after the other as
+// Returns, for the last `frames` of `outputs` output frames, the input frames that the kernel covers, one after the other as
 // channels of an image: (N frames, taps C, H, W). Input frames before the first are copies of the first frame.
 at::Tensor Stage::windows(const at::Tensor& x, std::int64_t outputs, std::int64_t frames) {
   const std::int64_t taps = config_.kernel_size[0];
@@ -160,8 +161,8 @@ at::Tensor Stage::convolved(const at::Tensor& x, std::int64_t frames, at::Memory
   const std::int64_t outputs = (x.size(1) - 1) / config_.stride + 1;
   const at::Tensor& weight = conv_->weight;
   if (fused_.on(kNeededOnly) && taps > 1 && config_.stride == 1 && x.size(1) <= config_.dilation + 1 && x.size(1) > 1) {
-    // For every output frame, all taps except the last one see the first frame, so one convolution with the sum of these taps
-    // replaces them.
+    // The input is so short that, for every output frame, all taps except the last one see the first frame. One convolution with
+    // the sum of these taps replaces them.
     const at::Tensor past = convolution(padded.select(1, 0), weight.narrow(2, 0, taps - 1).sum(2));
     const at::Tensor now = convolution(images_of(last_frames(padded, frames)), weight.select(2, taps - 1));
     return now.unflatten(0, {x.size(0), frames}).add_(past.unsqueeze(1)).flatten(0, 1);

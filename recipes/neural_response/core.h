@@ -32,8 +32,8 @@ class Frontend : public torch::nn::Module {
 };
 
 // A residual stage: convolution, RMS norm, SiLU, dropout, and blurred soft pooling times a gate. A shortcut goes around them: a
-// 1x1x1 convolution, or the identity if there is neither a stride nor a change of channels. The results of both are added where
-// both have values: in the last frames and at the centre.
+// 1x1x1 convolution, or the identity if there is neither a stride nor a change of channels. The two results are added where both
+// have values: in the last frames, and at the centre of these frames.
 //
 // The core's tensors are frames (N, T, C, H, W), so that the frames of all rows form a batch of images without a copy. In memory
 // either the channels of a frame come first or its pixels (channels_last).

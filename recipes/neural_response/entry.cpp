@@ -27,8 +27,8 @@ void make_data(const std::string& preset, const std::filesystem::path& out, std:
   write_sample_sessions(sample_size(sample_sessions_of(size), preset, "sessions"), out, seed);
 }
 
-// Sessions in the network's own form, with the modulator pc (predictive coding). bench/step/shapes.py has the same shapes for
-// Python.
+// A shape for measuring a step: sessions in the network's own form, with the modulator pc (predictive coding).
+// bench/step/shapes.py has the same shapes for Python.
 BenchShape shape(std::string name, std::string help, const std::vector<std::int64_t>& sessions, std::int64_t batch) {
   return {.name = std::move(name),
           .help = std::move(help),
@@ -61,7 +61,7 @@ BenchShape shape(std::string name, std::string help, const std::vector<std::int6
           }};
 }
 
-// The names of the switchboard rows that this recipe uses, among the rows that not every recipe uses.
+// The names of the switchboard rows that this recipe uses. Rows that every recipe uses are left out.
 std::vector<std::string> switches() {
   return {"channels_last",      "fused_dropout", "fused_gelu",     "bf16_weights", "fp32_products",
           "tried_convolutions", "file_index",    "hdf5_direct",    "joined_core",  "needed_only",

@@ -12,8 +12,8 @@ namespace {
 
 constexpr double kFloor = 1e-8;
 
-// Sums `terms` of the predictions. The device decides whether the sum counts. where() passes no gradient to the side that it
-// does not select.
+// Sums `terms` of the predictions. A sum that is not finite becomes 0 and does not count; the device decides this. where()
+// passes no gradient to the side that it does not select.
 template <class Terms>
 MaskedSum masked(const at::Tensor& predicted, const at::Tensor& mask, const Terms& terms) {
   const at::Tensor v = predicted.to(at::kFloat);

@@ -25,8 +25,8 @@ struct Rows {
   std::size_t session = 0;
   at::Tensor stim;      // (N, 1, L, H, W) float, with lags in the model's order
   at::Tensor behavior;  // (N, B) float
-  // The position of each row in the epoch's order (Group::positions). With it the dropout of a row does not depend on the other
-  // rows of the batch. Needed only in training; empty if unknown.
+  // The position of each row in the epoch's order (Group::positions). With these positions the dropout of a row does not depend
+  // on the other rows of the batch. Needed only in training; empty if unknown.
   std::span<const std::int64_t> positions;
 };
 
@@ -55,7 +55,7 @@ class DigitalTwin : public torch::nn::Module {
   [[nodiscard]] const std::vector<SessionShape>& sessions() const noexcept { return sessions_; }
   [[nodiscard]] std::vector<std::string> core_parameters() const;  // names of the parameters of frontend, convnet and modulator
   [[nodiscard]] std::vector<std::string> head_parameters() const;  // names of the parameters of adapters and readouts
-  // The order of the core's tensors in memory.
+  // Sets the order of the core's tensors in memory.
   void set_channels_last(bool channels_last) noexcept { channels_last_ = channels_last; }
   // The spatial masks (units, H, W) of a session, for pictures. Undefined if the readout is linear.
   [[nodiscard]] at::Tensor masks(std::size_t session, std::int64_t height, std::int64_t width) const;

@@ -25,7 +25,7 @@ class Modulator : public torch::nn::Module {
   virtual void initialise(at::Generator& generator) = 0;
 };
 
-// Null for type none. `channels`: the number of channels of the features.
+// Makes the modulator; null for type none. `channels`: the number of channels of the features.
 [[nodiscard]] std::shared_ptr<Modulator> make_modulator(const ModulatorConfig& config, std::int64_t channels,
                                                         std::int64_t behavior_dim, const nn::Fused& fused);
 

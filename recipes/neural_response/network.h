@@ -55,8 +55,8 @@ inline constexpr nn::Switch kNeededOnly{"needed_only"};
 [[nodiscard]] std::int64_t feature_channels(const ModelConfig& config);
 [[nodiscard]] std::int64_t readout_channels(const ModelConfig& config);
 
-// feature_frames(): the number of frames of the features. feature_side(): their pixels along a side if the frontend gets `side`
-// pixels. A value below 1 means that the network is impossible.
+// feature_frames(): the number of frames of the features. feature_side(): the pixels along a side of such a frame if the
+// frontend gets `side` pixels. A value below 1 means that the network is impossible.
 [[nodiscard]] std::int64_t feature_frames(const ModelConfig& config);
 [[nodiscard]] std::int64_t feature_side(const ModelConfig& config, std::int64_t side);
 // has_projection(): true if the shortcut of a stage is a convolution. gate_width(): the number of channels inside the gate of its

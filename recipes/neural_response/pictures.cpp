@@ -25,7 +25,7 @@ constexpr double kHighest = 10;
 
 void add_to(at::Tensor& total, const at::Tensor& value) { total = total.defined() ? total + value : value.clone(); }
 
-// (3, kLevels): for each level of the predicted rate, the sums of bins, rates and counts.
+// (3, kLevels): for each level of the predicted rate, the number of bins and the sums of rates and counts.
 at::Tensor by_level(const at::Tensor& counts, const at::Tensor& rates, const at::Tensor& mask) {
   const double step = std::log(kHighest / kLowest) / static_cast<double>(Seen::kLevels);
   const at::Tensor level = ((rates.clamp(kLowest, kHighest * 0.999) / kLowest).log() / step).floor().to(at::kLong).reshape({-1});
@@ -108,7 +108,7 @@ Picture draw_traces(const Seen& seen, const Shown& shown) {
   return picture::curves(
       {.name = "rates",
        .title = "Spikes and predicted rate: " + shown.session + ", " + unit_name(shown, unit),
-       .caption = "The first bins of the validation. Spikes are a draw from the rate: they scatter around it.",
+       .caption = "The first bins of the validation. Spikes are drawn from the rate, so they scatter around it.",
        .x = {.label = "time", .unit = "s"},
        .y = {.label = "spikes per bin"},
        .series = {{.name = "spikes", .x = steps_at, .y = steps}, {.name = "predicted", .x = seconds, .y = rates}}});

@@ -14,21 +14,22 @@ namespace millrace::recipes::neural_response {
 // The data of a session's validation that the pictures need: sums over the session's rows, and the session's first bins in the
 // order of time.
 struct Seen {
-  static constexpr std::int64_t kUnits = 6;    // number of units that are shown one by one; they are the first of the session
+  static constexpr std::int64_t kUnits = 6;    // the first kUnits units of a session are shown one by one
   static constexpr std::int64_t kTrace = 120;  // number of bins in a trace
   static constexpr std::int64_t kLevels = 20;  // number of levels of predicted rates
   static constexpr std::int64_t kAsked = 16;   // number of rows over which gradients are averaged
 
   at::Tensor sums;                      // (4, units), see metrics::information_sums
-  at::Tensor by_counts;                 // (shown units, L, H, W): for each unit the sum of the stimuli times its counts
+  at::Tensor by_counts;                 // (shown units, L, H, W): for each unit the sum of the stimuli times the unit's counts
   at::Tensor stimuli;                   // (L, H, W): the sum of the stimuli
   at::Tensor totals;                    // (2, shown units): numbers of bins and of spikes
   at::Tensor some_stim, some_behavior;  // the inputs of the first rows, at most kAsked
   at::Tensor counts, rates;             // (at most kTrace, shown units)
-  at::Tensor levels;  // (3, kLevels): numbers of bins, rates and counts of all units for each level of the predicted rate
+  at::Tensor levels;  // (3, kLevels): for each level of the predicted rate, the number of bins and the sums of rates and counts,
+                      // over all units
 
   [[nodiscard]] bool empty() const { return !sums.defined(); }
-  // Adds rows. y: counts, r: rates in a bin, mask: all three (N, units) fp32; stim (N, 1, L, H, W) float; behavior (N, B) or
+  // Adds rows. y (counts), r (rates in a bin) and mask are (N, units) fp32; stim is (N, 1, L, H, W) float; behavior is (N, B) or
   // undefined. Copies no value to the host.
   void add(const at::Tensor& y, const at::Tensor& r, const at::Tensor& mask, const at::Tensor& stim, const at::Tensor& behavior);
 };

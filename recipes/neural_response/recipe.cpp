@@ -133,8 +133,9 @@ void NeuralResponse::before_training() {
   stimulus_ = alike ? first.stimulus_kind() : StimulusKind::transformed;
   if (recipe_.enable_curriculum) median_contrast_ = median_contrast(*sessions_);
   if (known_.size() == 1) return;
-  context_.note(std::to_string(known_.size()) + " sessions: a batch has a group for each, the core sees them in " +
-                (context_.on("joined_core") ? "one forward pass" : "a forward pass for each"));
+  context_.note(std::to_string(known_.size()) +
+                " sessions: a batch has a group for each session, and the core sees the groups in " +
+                (context_.on("joined_core") ? "one forward pass" : "a forward pass for each group"));
 }
 
 data::SampleWeights NeuralResponse::curriculum(const std::shared_ptr<const Session>& session) const {
@@ -317,7 +318,8 @@ std::vector<optim::ParameterGroup> NeuralResponse::groups() {
   return groups;
 }
 
-// The run's optimiser settings. Lengths in steps that the config leaves open get VisionCore's values, which count epochs.
+// The run's optimiser settings. Where the config gives no length of the warm-up or of a decay step, VisionCore's length in
+// epochs is used.
 optim::OptimConfig NeuralResponse::optimizer() const {
   constexpr std::int64_t kEpochsBetweenDecays = 30;
   optim::OptimConfig optim = context_.config->optim;

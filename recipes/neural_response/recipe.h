@@ -1,7 +1,7 @@
 // Recipe "neural_response": spike counts of many units in many recording sessions, from the stimulus and the eye's behaviour.
 //   data     HDF5 sessions; a batch has a group for each session, rows drawn from all of them (Grouping::mix)
-//   model    an adapter and a readout per session around a core that all share (model.h)
-//   loss     masked Poisson, exact over accumulation; the predictor's squared error in addition; penalties of parameters
+//   model    an adapter and a readout per session around a core that all sessions share (model.h)
+//   loss     masked Poisson, exact over accumulation; plus the predictor's squared error and penalties of parameters
 //   metrics  bits per spike of each session and overall
 #pragma once
 
@@ -35,11 +35,11 @@ class NeuralResponse final : public Recipe {
   void begin_validation() override;
   void measure(const Batch& batch, const StepResult& result, metrics::Board& board) override;
 
-  State state() const override;  // the names and units of the sessions, and the kind of their stimuli
+  State state() const override;  // returns the names and units of the sessions, and the kind of their stimuli
   void load_state(const State& state) override;
-  // Takes "stim" u8 (rows, 1, L, H, W) and "behavior" f32 (rows, B). Returns "rates" (rows, units of all sessions), in spikes
-  // per bin. Grey levels are scaled as in training; throws DataError if transforms changed the grey levels in training. A "stim"
-  // of f32 must be the result of these transforms.
+  // Takes "stim" (rows, 1, L, H, W) and "behavior" f32 (rows, B). Returns "rates" (rows, units of all sessions), in spikes per
+  // bin. A "stim" of u8 has grey levels, which are scaled as in training; throws DataError if training used other transforms. A
+  // "stim" of f32 has the frames as the model sees them.
   Tensors predict(const Tensors& inputs) override;
   Facts facts() const override;
   std::vector<Picture> draw() override;

@@ -42,9 +42,9 @@ def without_number(eyes):
 
 TOLD = [
     Fault("a silent unit", columns(silent), "session b", r"have no spike in the validation \(cid 2\)"),
-    Fault("another frame rate", changed("t_bins", lambda t: 7 + (t - 7) * 2), "c/syn.h5", "which is 120 Hz, and sampling.source_rate is 240"),
+    Fault("another frame rate", changed("t_bins", lambda t: 7 + (t - 7) * 2), "c/syn.h5", "which is 120 Hz, but sampling.source_rate is 240"),
     Fault("rates in place of counts", changed("robs", lambda r: r * HZ), "d/syn.h5", "Are they rates in Hz"),
-    Fault("fractions in place of percent", changed("missing_pct", lambda m: m / 100), "e/syn.h5", "Are they fractions"),
+    Fault("fractions in place of percent", changed("missing_pct", lambda m: m / 100), "e/syn.h5", "Are the values fractions"),
     Fault("a stimulus that never changes", changed("stim", lambda s: s * 0 + 128), "f/syn.h5", "/stim is one frame throughout"),
     Fault("a stimulus that stood still", changed("stim", lambda s: np.concatenate([s[:BINS // 2], np.repeat(s[:1], BINS // 2, 0)])), "g/syn.h5",
           "/stim is one frame from about bin 24[0-9] to 47[0-9] of 480"),

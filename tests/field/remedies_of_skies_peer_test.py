@@ -134,7 +134,7 @@ class OtherSkies(RemedyTest):
 
         self.follow([
             Row("unset the variable, or set it to the millrace-hdf5 of this installation", nothing, lambda _: child.clear()),
-            Row("name the dataset with recipe.vis_dataset; a uvh5 file: run millrace uvh5", nothing, lambda _: self.options.append("--recipe.vis_dataset=/cube")),
+            Row("name the dataset with recipe.vis_dataset; for a uvh5 file, run millrace uvh5", nothing, lambda _: self.options.append("--recipe.vis_dataset=/cube")),
             Row("lower recipe.n_fg", nothing, option("--recipe.n_fg=16", "--recipe.n_fg=2")),
             Row("lower recipe.ra_keep (it must be a multiple of 4*split = …)", nothing, option("--recipe.ra_keep=32", "--recipe.ra_keep=8")),
             Row("set recipe.pad=mirror or circular, or cut the files: the U-Net halves each axis twice", nothing,

@@ -13,7 +13,7 @@ namespace millrace::recipes::autoencoder_3d {
 namespace {
 
 constexpr std::array<std::string_view, 3> kSecondStage = {"diffusion_def", "diffusion_train", "NoiseScheduler"};
-// Keys that show a file to be a file of 3d_ldm: any of them is enough.
+// A file with any of these keys is a file of 3d_ldm.
 constexpr std::array<std::string_view, 10> kOriginal = {
     "autoencoder_def", "autoencoder_train", "spatial_dims", "data_base_dir", "model_dir",
     "output_dir",      "tfevent_path",      "resume_ckpt",  "npz_dir_train", "npz_dir"};
@@ -75,7 +75,8 @@ class References {
     if (value.is_object()) replace_in(value, path + ".", [](const std::string&) { return true; });
     return true;
   }
-  // Replaces the references in each key of `object` for which wanted() is true. A key that can't be replaced is removed.
+  // Replaces the references in each key of `object` for which wanted() is true. If a reference can't be replaced, its key is
+  // removed.
   template <class Wanted>
   void replace_in(Json& object, const std::string& prefix, const Wanted& wanted) {
     for (auto item = object.begin(); item != object.end();) {
@@ -116,7 +117,7 @@ struct Network {
   void refuse(const std::string& key, const std::string& what, const std::string& next) const {
     problems.push_back({"autoencoder_def." + key + " is " + what, "autoencoder_def." + key, next});
   }
-  // Refuses all values except `value`, because they mean another network.
+  // Refuses all values except `value`, because other values mean another network.
   void only(const std::string& key, const Json& value) const {
     const Json given = take(key);
     if (given.is_null() || given == value || given == Json(value.dump())) return;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view kOfParallel = "module.";
 
-// The files of weights in the folder `from`. If `from` has no such files, only `from` itself.
+// Returns the files of weights in the folder `from`, or only `from` itself if it has no such files.
 std::vector<std::filesystem::path> files_of(const std::filesystem::path& from) {
   std::vector<std::filesystem::path> files;
   for (const char* network : {"autoencoder", "discriminator"}) {

@@ -40,8 +40,8 @@ class HeaderReader {
     problems_.push_back({file_.path().filename().string() + ": " + what, file_.path().string(), next});
   }
 
-  // Reads the values of a data set as T. If the data set is missing (unless `optional`), is not of plain numbers, or is larger
-  // than the file can hold, adds a problem and returns an empty list.
+  // Reads the values of a data set as T. If the data set is missing (unless `optional`), does not hold plain numbers, or is
+  // larger than the file can hold, adds a problem and returns an empty list.
   template <class T>
   std::vector<T> numbers(const std::string& name, bool optional = false) {
     const hdf5::Dataset* set = find(name);

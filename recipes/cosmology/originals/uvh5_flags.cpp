@@ -117,6 +117,7 @@ FlagCount FlagWork::finish(std::vector<Problem>& problems) const {
                         "/Data/flags", "choose other channels (--channels, --band), times or baselines, or raise --max-flagged"});
   if (problems.size() == before && !dead_.empty())
     problems.push_back({what_ + ": " + (dead_.size() == 1 ? "baseline " : "baselines ") + joined(dead_, ", ") +
+                            (dead_.size() == 1 ? " is" : " are") +
                             " flagged completely, so there is no value to interpolate from",
                         "/Data/flags", "leave them out with --baselines or --antennas, or give --flags=zero"});
   return count_;

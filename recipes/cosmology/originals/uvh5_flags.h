@@ -23,10 +23,10 @@ struct FlagCount {
   std::int64_t spectra = 0;                 // number of whole spectra of a baseline that were filled from other times
 };
 
-// Handles the flagged values of a polarisation, one block of baselines at a time. With interpolate, a flagged value becomes the
-// linear interpolation between the nearest unflagged values of its spectrum. Flagged values at the ends of a spectrum become the
-// nearest unflagged value. If a baseline's whole spectrum at a time is flagged, the spectrum is interpolated along time instead.
-// With keep, values stay as they are in the file.
+// Handles the flagged values of a polarisation, one block of baselines at a time. With FlagRule::interpolate, a flagged value
+// becomes the linear interpolation between the nearest unflagged values of its spectrum. Flagged values at the ends of a
+// spectrum become the nearest unflagged value. If a baseline's whole spectrum at a time is flagged, the spectrum is interpolated
+// along time instead. With FlagRule::keep, values stay as they are in the file.
 class FlagWork {
  public:
   // `what`: the name of the polarisation in problems. `wish` must outlive this object.

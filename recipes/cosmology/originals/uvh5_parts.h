@@ -17,8 +17,8 @@ inline constexpr std::int64_t kBytesOfAValue = 33;
 // The number of baselines, with all channels and times of `axes`, that fit into `memory` bytes; at least 1.
 [[nodiscard]] std::int64_t baselines_at_once(const Axes& axes, std::uint64_t memory);
 
-// Writes a new file: `vis` as the data set /vis (baselines, channels, times), and the part of `axes` that
-// belongs to the time stamps [begin, begin + length).
+// Writes a new file: `vis` as the data set /vis (baselines, channels, times), and the part of `axes` that belongs to the time
+// stamps [begin, begin + length).
 void write_part(const std::filesystem::path& path, const Axes& axes, std::int64_t begin, std::int64_t length,
                 std::span<const std::byte> vis);
 
@@ -28,7 +28,7 @@ void write_part(const std::filesystem::path& path, const Axes& axes, std::int64_
 class Parts {
  public:
   // The files will be NAME-tNNNN.h5 in `folder`, each with `length` times; times that do not fill a file are left out. If the
-  // values come in several blocks, they wait in temporary files below `folder`, which the destructor removes.
+  // values come in several blocks, they wait in temporary files below `folder`; the destructor removes these files.
   Parts(std::filesystem::path folder, std::string name, const Axes& axes, std::int64_t length);
   ~Parts();
   Parts(const Parts&) = delete;

@@ -326,7 +326,7 @@ TEST_F(Uvh5, FlagsFollowTheRuleAndAreCounted) {
       made("dead.uvh5", {}, [](const Baseline& baseline, double, double, std::int64_t, auto&, std::uint8_t& f, float&) {
         f = baseline == Baseline{1, 2} ? 1 : 0;
       });
-  EXPECT_THAT(refused({.foreground = {dead}}), HasSubstr("baseline 1-2 flagged completely"));
+  EXPECT_THAT(refused({.foreground = {dead}}), HasSubstr("baseline 1-2 is flagged completely"));
 }
 
 TEST_F(Uvh5, EveryMistakeOfADataSetComesAtOnce) {

@@ -83,7 +83,7 @@ void take_sizes(const Weights& file, const Tensors& tensors, Decided& config) {
     config.set("model_head", *heads, "config.n_head of the checkpoint");
   } else if (!same_width && !config.is_set("model_head")) {
     throw ConfigError(Message{"the weights of " + file.path.string() + " do not say how many heads their model has",
-                              "recipe.model_head", "give --recipe.model_head=N, or the config it was trained with"});
+                              "recipe.model_head", "give --recipe.model_head=N, or the config that the model was trained with"});
   }
 }
 
@@ -102,7 +102,7 @@ bool take_positions(const Weights& file, Tensors& tensors, Decided& config) {
   }
   config.set("positions", "sinusoidal", kPositions);
   config.set("model_positions", buffer.size(0), std::string("the rows of ") + kPositions);
-  // the longest sequence; one longer than the buffer, because its last token is only a target
+  // the longest sequence; one longer than the buffer, because the last token of a sequence is only a target
   const std::int64_t longest = buffer.size(0) + 1;
   if (!config.is_set("seq_len") && config.value("seq_len") > longest) config.set("seq_len", longest, "as many positions");
   tensors.erase(found);

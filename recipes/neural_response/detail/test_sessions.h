@@ -116,7 +116,7 @@ class SessionTest : public ::testing::Test {
     std::filesystem::create_directories((folder_ / name).parent_path());
     std::ofstream(folder_ / name) << text;
   }
-  // Opens the files in files_ ("a/backimage.h5"). Any other path gives a tiny session.
+  // Options that open the files in files_ ("a/backimage.h5"), and a tiny session for any other path.
   OpenOptions options() {
     return {[this](std::span<const std::filesystem::path> paths) {
       std::vector<SessionHdf5> files;

@@ -13,15 +13,15 @@ struct ClockSeen {
   // step.
   double step_seconds = 0;
   double doubt = 0;  // relative error of the step, which follows from the digits of the clock's numbers
-  // Bins inside a trial before which the clock is off by more than half a step (goes back or jumps), or where the clock is not a
-  // number.
+  // Bins whose step from the bin before, in the same trial, is off by more than half a step (the clock goes back or jumps) or is
+  // not a number.
   std::vector<std::int64_t> seams;
-  std::string worst;           // the worst seam, in words: "go back by 3 s at bin 720, in trial 5"
+  std::string worst;  // the worst seam, in words: "go back by 3 s at bin 720, in trial 5, where a step usually takes …"
   double first = 0, last = 0;  // seconds at the first and at the last bin
 };
 
-// `seconds` and `trials` have a value for each bin. If all numbers fit into float32, they are assumed to be rounded to float32:
-// late in a session that rounding makes their steps differ.
+// `seconds` and `trials` have a value for each bin. If all numbers fit into float32, they are assumed to be rounded to float32.
+// Late in a session, this rounding makes the steps differ.
 [[nodiscard]] ClockSeen look_at_clock(std::span<const double> seconds, std::span<const std::int64_t> trials);
 
 }  // namespace millrace::recipes::neural_response

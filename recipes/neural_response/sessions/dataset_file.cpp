@@ -80,7 +80,7 @@ void check_transform(const Node& node, const Transform& transform) {
   const bool of_stim = transform.expose_as == "stim";
   const std::string name = "transform " + quoted(transform.name);
   if (transform.expose_as == "dfs")
-    node.problem(name + " is exposed as dfs, which filters make", "write it under datafilters, or expose it as behavior");
+    node.problem(name + " is exposed as dfs, but only filters make dfs", "write it under datafilters, or expose it as behavior");
   if ((of_stim || transform.expose_as == "robs") && transform.source != transform.expose_as)
     node.problem(name + " makes " + transform.expose_as + " of " + quoted(transform.source),
                  transform.expose_as + " is made of " + transform.expose_as + " alone");
@@ -171,7 +171,7 @@ void note_transforms(const SessionFile& session, std::vector<std::string>& notic
       const double real = 1000.0 / (session.target_rate * basis->bin_size_ms);
       add_once(notices, "temporal_basis: a bin lasts " + fixed(1000.0 / session.target_rate, 2) + " ms, but bin_size_ms says " +
                             significant(basis->bin_size_ms, 3) +
-                            " ms, which is used as in the original, so that peaks given as " +
+                            " ms. As in the original, bin_size_ms is used, so peaks given as " +
                             significant(basis->peak_range_ms[0], 3) + " to " + significant(basis->peak_range_ms[1], 3) +
                             " ms lie at " + significant(basis->peak_range_ms[0] * real, 3) + " to " +
                             significant(basis->peak_range_ms[1] * real, 3) + " ms");

@@ -1,9 +1,9 @@
 // The dataset file of a neural_response run: its sessions, and how they are sampled, transformed, filtered and split.
 //
-// A parent file (YAML, JSON or TOML) holds the keys that all sessions share. Its `session_dir` names a folder next to it that has
-// a small file for each session, SESSION.yaml (or .yml, .json, .toml); a key in it replaces the parent's key. Files of
-// VisionCore, the program that this recipe follows, load unchanged. A session may also stand in the parent itself: `sessions:
-// [{session: a, cids: [0, 1]}]`.
+// A parent file (YAML, JSON or TOML) holds the keys that all sessions share. Its `session_dir` names a folder next to it that
+// has a small file for each session, SESSION.yaml (or .yml, .json, .toml); a key in a session's file replaces the parent's key.
+// Files of VisionCore, the program that this recipe follows, load unchanged. A session may also stand in the parent itself:
+// `sessions: [{session: a, cids: [0, 1]}]`.
 #pragma once
 
 #include <cstdint>

@@ -145,7 +145,7 @@ TEST_F(DatasetFileTest, AnAxisOfZeroAndAListOfArgumentsMeanWhatTheOriginalsFiles
   EXPECT_THAT(refused_file(with_smooth("[1.5]")), HasSubstr("expected keys with values"));
   text.replace(text.find("- unsqueeze: 0"), 14, "- unsqueeze: 2");
   EXPECT_THAT(refused_file(text),
-              HasSubstr("unsqueeze of the stimulus makes its channel: axis 1, or 0 as in the original's files"));
+              HasSubstr("unsqueeze of the stimulus makes the axis of channels: write 1, or 0 as in the original's files"));
 }
 
 TEST_F(DatasetFileTest, ASlipOfTheOriginalIsReported) {

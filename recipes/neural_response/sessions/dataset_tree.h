@@ -56,8 +56,8 @@ class Node {
   void problem(std::string what, std::string next) const;
   // Adds a problem if the value exists and is not a map.
   void must_be_map() const;
-  // Adds a problem for each key of the map that is neither in `known` nor in `ignored`: "unknown WHAT \"KEY\"OF", with the
-  // nearest known key.
+  // Adds a problem for each key of the map that is neither in `known` nor in `ignored`: "unknown", then `what`, the key and
+  // `of`. The problem also names the nearest known key.
   void only(std::string_view what, std::span<const std::string_view> known, std::span<const std::string_view> ignored = {},
             std::string_view of = "") const;
 

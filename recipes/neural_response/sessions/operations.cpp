@@ -11,8 +11,7 @@ namespace {
 
 using Names = std::vector<std::string_view>;
 
-// The arguments of an operation or a filter. `first`: the argument that is set if the arguments are a single value; "" if a
-// single value is not allowed.
+// The arguments of an operation or a filter. A single value in place of a map sets the argument that is read with `may_be_bare`.
 struct Arguments {
   Node node;
   std::string what;  // name in messages, such as "operation diff"
@@ -120,7 +119,7 @@ Operation basis_of(const Arguments& arguments) {
 Operation split_relu_of(const Arguments& arguments) {
   arguments.only({"split_dim", "trainable_gain"});
   if (arguments.at("split_dim").whole(1) != 1)
-    arguments.at("split_dim").problem("splitrelu is not supported along that axis", "write split_dim: 1");
+    arguments.at("split_dim").problem("splitrelu is supported only along axis 1", "write split_dim: 1");
   arguments.must_be("trainable_gain", false);
   return op::SplitRelu{};
 }
@@ -234,7 +233,8 @@ std::string why_not(const Operation& operation, const std::string& field) {
   const bool of_stim = field == "stim";
   if (const auto* unsqueeze = std::get_if<op::Unsqueeze>(&operation)) {
     if (!of_stim) return "unsqueeze is only for the stimulus";
-    if (unsqueeze->axis > 1) return "unsqueeze of the stimulus makes its channel: axis 1, or 0 as in the original's files";
+    if (unsqueeze->axis > 1)
+      return "unsqueeze of the stimulus makes the axis of channels: write 1, or 0 as in the original's files";
   }
   if (field != "behavior" && std::holds_alternative<op::TemporalBasis>(operation)) return "temporal_basis is only for behavior";
   if (field != "behavior" && std::holds_alternative<op::SplitRelu>(operation)) return "splitrelu is only for behavior";

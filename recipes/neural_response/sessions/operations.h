@@ -14,7 +14,7 @@ namespace millrace::recipes::neural_response {
 [[nodiscard]] std::vector<Operation> operations_of(const Node& list);
 // Reads a list of filters, in the form of operations_of(), and adds them to `filters`.
 void add_filters(const Node& list, Filters& filters);
-// Why an operation can't make `field` (stim, robs or behavior); "" if it can.
+// Returns the reason why an operation can't make `field` (stim, robs or behavior); "" if it can.
 [[nodiscard]] std::string why_not(const Operation& operation, const std::string& field);
 
 }  // namespace millrace::recipes::neural_response

@@ -31,7 +31,7 @@ struct OpenOptions {
 // The form of a session's stimulus before it reaches the model.
 enum class StimulusKind : std::uint8_t {
   pixels,       // grey levels, which the model sees as (x - 127) / 255; batches may hold them as u8
-  grey,         // grey levels, which the model sees without a scale: the session does not use pixelnorm
+  grey,         // grey levels, which the model sees unscaled, because the session does not use pixelnorm
   transformed,  // results of other transforms, float32, all in memory
 };
 
@@ -64,14 +64,14 @@ class Session {
   // Identifies everything that determines the samples: options, cids and split, but no paths.
   [[nodiscard]] const std::string& fingerprint() const { return fingerprint_; }
 
-  // The bins of a split in which at least one unit counts, ascending. The window of a bin is the bin itself and the lags() - 1
-  // bins before it.
+  // The bins of a split, ascending, without those in which no unit counts. The window of a bin ends with the bin and has lags()
+  // bins.
   [[nodiscard]] std::span<const std::int64_t> samples(Split split) const { return split == Split::train ? train_ : validation_; }
   // For each unit the mean count in a training bin, over the bins that count for the unit; 0 if there is no such bin.
   [[nodiscard]] std::span<const float> mean_counts() const { return mean_counts_; }
   [[nodiscard]] std::int64_t trial_of(std::int64_t bin) const { return trial_of_[static_cast<std::size_t>(bin)]; }
 
-  // counts() and mask() write the units() numbers of a bin.
+  // counts() and mask() write a number for each unit, for one bin.
   void counts(std::int64_t bin, std::span<float> out) const;
   void mask(std::int64_t bin, std::span<float> out) const;  // 1 if the unit counts in this bin, else 0
   [[nodiscard]] std::span<const float> behavior(std::int64_t bin) const;
@@ -123,8 +123,8 @@ struct Sessions {
 // The weight of each training sample of `session` in an epoch that begins at `step`: min(1, .5 + .5 min(1, step / 8000) c), where
 // c is the standard deviation of the sample's newest frame divided by `median_contrast`.
 [[nodiscard]] std::vector<float> curriculum_weights(const Session& session, double median_contrast, std::int64_t step);
-// The median, over the training samples of all sessions, of the standard deviation of a sample's newest frame. 1 if that median
-// is 0.
+// Takes the standard deviation of the newest frame of each training sample, over all sessions, and returns the median; 1 if the
+// median is 0.
 [[nodiscard]] double median_contrast(const Sessions& sessions);
 
 }  // namespace millrace::recipes::neural_response

@@ -111,7 +111,7 @@ void check_columns(const hdf5::File& file, const hdf5::Dataset& set, std::span<c
   }
 }
 
-// Calls take(t, column, value) for each value, after gaps are replaced.
+// Returns the columns, summed over groups of `ratio` rows. The summands are the results of take(t, column, value).
 template <class Take>
 Series read_columns(const hdf5::File& file, const hdf5::Dataset& set, std::span<const std::int64_t> columns, std::int64_t ratio,
                     const Take& take) {

@@ -15,7 +15,7 @@ namespace millrace::recipes::neural_response {
 // A name such as "allen_0216/backimage.h5".
 [[nodiscard]] std::string short_name(const hdf5::File& file);
 
-// The data set `name`. Throws DataError if the data set is missing, is not of real numbers, does not have `least` to `most`
+// The data set `name`. Throws DataError if the data set is missing, does not hold real numbers, does not have `least` to `most`
 // axes, or is larger than a file of this size can hold.
 [[nodiscard]] const hdf5::Dataset& covariate_of(const hdf5::File& file, const std::string& name, std::size_t least,
                                                 std::size_t most);

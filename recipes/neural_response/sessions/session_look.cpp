@@ -13,7 +13,7 @@ namespace millrace::recipes::neural_response {
 namespace {
 
 constexpr double kBytesOfAll = 1 << 28;
-// kMostFrames and kFewFrames: number of frames that are read of each file
+// kMostFrames: at most this many frames of a file are read. kFewFrames: a file with fewer readable frames is not judged.
 constexpr std::int64_t kMostFrames = 64, kFewFrames = 16;
 constexpr double kOtherSpread = 30;
 
@@ -68,11 +68,11 @@ void look_at_frames(const SessionPart& part, const Frames& frames, std::vector<s
   } else if (4 * longest >= frames.greys.size()) {
     notices.push_back(name + "is one frame from about bin " + with_commas(frames.bins[begin]) + " to " +
                       with_commas(frames.bins[begin + longest - 1]) + " of " + with_commas(part.bins) +
-                      ": if it stood still there, mark these bins with dpi_valid 0");
+                      ": if the stimulus stood still there, mark these bins with dpi_valid 0");
   }
   if (most == 1)
     notices.push_back(name +
-                      "has grey levels of at most 1, and levels from 0 to 255 are expected. Are they fractions? Then write 255 "
+                      "has grey levels of at most 1, but levels from 0 to 255 are expected. Are they fractions? Then write 255 "
                       "times their values");
 }
 

@@ -148,7 +148,7 @@ class SessionOpener {
     Series dpi = read_valid(file);
     Gaps gaps{.dpi_valid = dpi.values, .ratio = ratio};
     Series counts = read_counts(file, "/robs", s.asked_.cids, gaps);
-    note_gaps(file, "/robs", gaps, "0 stands there");
+    note_gaps(file, "/robs", gaps, "0 is used instead");
     note_rates(file, counts);
     Series behavior{part.bins, 0, {}};
     for (const Transform& transform : s.asked_.transforms) {
@@ -156,7 +156,7 @@ class SessionOpener {
       if (transform.expose_as != "behavior") continue;
       gaps.found = 0;
       Series series = average_bins(read_series(file, "/" + transform.source, &gaps), ratio);
-      note_gaps(file, "/" + transform.source, gaps, "the previous number is used there");
+      note_gaps(file, "/" + transform.source, gaps, "the previous number is used instead");
       behavior = joined_columns(behavior, apply_operations(transform.operations, std::move(series)));
     }
     append(counts_, std::move(counts));
@@ -263,7 +263,7 @@ class SessionOpener {
     }
     if (seen.step_seconds > 0 && std::abs(seen.step_seconds * rate - 1) >= 0.01 + seen.doubt)
       notices_.push_back(short_name(file) + ": /t_bins are " + significant(1000 * seen.step_seconds, 3) + " ms apart, which is " +
-                         significant(1 / seen.step_seconds, 4) + " Hz, and sampling.source_rate is " + significant(rate, 4));
+                         significant(1 / seen.step_seconds, 4) + " Hz, but sampling.source_rate is " + significant(rate, 4));
     if (!seen.seams.empty()) {
       const auto more = static_cast<std::int64_t>(seen.seams.size()) - 1;
       notices_.push_back(short_name(file) + ": /t_bins " + seen.worst +
@@ -273,8 +273,8 @@ class SessionOpener {
     return seen;
   }
 
-  // Numbers stretches of bins. A new stretch begins with each trial and after each seam of the clock. A bin that contains a seam
-  // is not valid.
+  // Returns the number of each bin's stretch. A new stretch begins with each trial and with each bin that contains a seam of the
+  // clock. If the seam is inside the bin, the bin is marked as not valid.
   static std::vector<std::int64_t> cut_at(const std::vector<std::int64_t>& seams, const std::vector<std::int64_t>& trials,
                                           std::int64_t ratio, std::vector<float>& dpi_valid) {
     std::vector<std::int64_t> stretches;
@@ -313,9 +313,9 @@ class SessionOpener {
     for (const float percent : missing.values) most = std::max(most, static_cast<double>(percent));
     if (!(most > 0 && most <= 1 && threshold > 1)) return;
     notices_.push_back(short_name(file) + ": /missing_pct is at most " + significant(most, 3) +
-                       ", and the filter leaves out bins from " + significant(threshold, 3) +
-                       " percent on, so it leaves out no bin. Are they fractions? Then write 100 times "
-                       "their values, or set the filter's threshold to " +
+                       ", but the filter leaves out bins from " + significant(threshold, 3) +
+                       " percent on, so it leaves out no bin. Are the values fractions? Then write 100 times "
+                       "the values, or set the filter's threshold to " +
                        significant(threshold / 100, 3));
   }
 
@@ -339,7 +339,7 @@ class SessionOpener {
     s.trials_ = static_cast<std::int64_t>(distinct.size());
     if (s.trials_ < 2) {
       throw DataError(
-          {"session " + s.name() + " has " + (s.trials_ == 1 ? "1 trial" : "no trial") + ", and a split by trial needs 2 or more",
+          {"session " + s.name() + " has " + (s.trials_ == 1 ? "1 trial" : "no trial") + ", but a split by trial needs 2 or more",
            s.parts_[0].file->path().string(), "write more trial numbers into /trial_inds, or leave the session out"});
     }
     std::vector<std::int64_t> order(distinct.size());
@@ -438,7 +438,7 @@ class SessionOpener {
 
 namespace {
 
-// Throws unless all sessions have the same lags and the same number of behavior's columns, because one model gets them all.
+// Throws unless both sessions have the same lags and number of behavior columns, because one model gets all sessions.
 void check_alike(const Session& first, const Session& session) {
   if (session.lags() != first.lags())
     throw DataError({"session " + session.name() + " has " + std::to_string(session.lags()) + " lags of the stimulus, session " +

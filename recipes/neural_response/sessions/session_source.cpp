@@ -145,7 +145,7 @@ class SessionSource final : public data::Source {
     return session_->samples(split_)[static_cast<std::size_t>(index)];
   }
   [[nodiscard]] std::int64_t pixels() const { return session_->height() * session_->width(); }
-  // Where in `stim` the frame is stored that is `lag` bins newer than the oldest frame of the window.
+  // Returns the place in `stim` of the frame that is `lag` bins newer than the oldest frame of the window.
   [[nodiscard]] std::byte* place_of(std::byte* stim, std::int64_t lag) const {
     const std::int64_t place = order_ == LagOrder::oldest_first ? lag : session_->lags() - 1 - lag;
     return stim + static_cast<std::size_t>(place * pixels()) * size_of(fields_[0].dtype);

@@ -155,7 +155,7 @@ TEST_F(SessionTest, AnotherRateThanTheFilesClockIsTold) {
   for (std::int64_t t = 0; t < kBins; ++t) seconds.push_back(static_cast<double>(t) / 1000 + (t > 50 ? 7.0 : 0.0));
   file()->set("/t_bins", DType::f64, {kBins}, seconds);
   EXPECT_THAT(open().notices,
-              testing::IsSupersetOf({"a/backimage.h5: /t_bins are 1 ms apart, which is 1000 Hz, and sampling.source_rate is 240",
+              testing::IsSupersetOf({"a/backimage.h5: /t_bins are 1 ms apart, which is 1000 Hz, but sampling.source_rate is 240",
                                      "a/backimage.h5: /t_bins step by 7 s at bin 51, in trial 12, where a step usually takes 1 "
                                      "ms. No window crosses an irregular step"}));
 }
@@ -321,7 +321,7 @@ TEST_F(SessionTest, EveryFaultOfTheInputHasItsText) {
             "DataError  session a has no valid bin left of 48: valid_nlags removes 48, missing_pct 0" + where +
                 "look at /dpi_valid, /trial_inds and /missing_pct, or make the filters less strict");
   EXPECT_EQ(with([](MemoryFile& file) { file.set("/trial_inds", DType::i64, {kBins}, std::vector<std::int64_t>(kBins)); }),
-            "DataError  session a has 1 trial, and a split by trial needs 2 or more" + where +
+            "DataError  session a has 1 trial, but a split by trial needs 2 or more" + where +
                 "write more trial numbers into /trial_inds, or leave the session out");
   EXPECT_EQ(with([](MemoryFile& file) {
               file.set("/stim", DType::f32, {kBins, 4, 3}, std::vector<float>(kBins * 12));

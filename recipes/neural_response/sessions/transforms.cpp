@@ -150,7 +150,7 @@ Series adapted(const Series& series, const op::DaCones& cones) {
   const double gamma = std::clamp(cones.gamma, 0.0, 1.0);
   for (std::size_t k = 0; k < slow.size(); ++k) slow[k] = gamma * quick[k] + (1 - gamma) * slow[k];
   for (auto* filter : {&quick, &slow}) std::reverse(filter->begin(), filter->end());
-  const auto inside = [](std::int64_t t) { return t; };  // a negative index, before the first bin, leaves its tap out
+  const auto inside = [](std::int64_t t) { return t; };  // an index before the first bin stays negative, so its tap is left out
   Series y = like(series);
   Series z = like(series);
   add_filtered(series, quick, cones.filter_length - 1, inside, y);

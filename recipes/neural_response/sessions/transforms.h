@@ -50,8 +50,8 @@ struct TemporalBasis {
   bool normalize = true;
   bool causal = true;
 };
-// Multiplies by f exp(-(f / f_0)^n) over the frequencies f of the whole movie, in cycles per sample, radial over time, height and
-// width.
+// Multiplies each frequency of the whole movie by f exp(-(f / f_0)^n), where f = sqrt(f_t^2 + f_h^2 + f_w^2) in cycles per
+// sample.
 struct FftWhitening {
   double f_0 = 0.4;
   double n = 4;
@@ -74,8 +74,8 @@ struct DaCones {
 using Operation = std::variant<op::PixelNorm, op::Unsqueeze, op::Diff, op::Mul, op::MaxNorm, op::SymLog, op::SplitRelu,
                                op::Smooth, op::Cast, op::TemporalBasis, op::FftWhitening, op::DaCones>;
 
-// Makes the field `expose_as` from the data set `source` by `operations`. The results of transforms with `concatenate` and the
-// same name become columns next to each other, in the order of the file.
+// Makes the field `expose_as` from the data set `source` by `operations`. If transforms with `concatenate` have the same
+// `expose_as`, their results become columns next to each other, in the order of the file.
 struct Transform {
   std::string name;
   std::string source;
@@ -105,13 +105,13 @@ struct Plane {
 // each row has L2 norm 1.
 [[nodiscard]] Series cosine_basis(const op::TemporalBasis& basis);
 
-// For each bin, true if the bin and the n_lags - 1 bins before it have dpi_valid > 0 and none of these bins is the first of a
+// For each bin, true if the bin and the n_lags - 1 bins before it all have dpi_valid > 0, and none of them is the first bin of a
 // trial. Bins before the series count as invalid.
 [[nodiscard]] std::vector<std::uint8_t> valid_nlags(std::span<const std::int64_t> trials, std::span<const float> dpi_valid,
                                                     std::int64_t n_lags);
 
-// Both functions reduce the number of rows by `ratio`: each result combines `ratio` rows. If the last group is incomplete, its
-// rows are dropped.
+// sum_bins() and average_bins() reduce the number of rows by `ratio`: each result combines `ratio` rows. If the last group is
+// incomplete, its rows are dropped.
 [[nodiscard]] Series sum_bins(const Series& in, std::int64_t ratio);
 [[nodiscard]] Series average_bins(const Series& in, std::int64_t ratio);
 

@@ -12,7 +12,7 @@ using Complex = std::complex<double>;
 
 Complex turn(double part) { return std::polar(1.0, -2 * std::numbers::pi * part); }
 
-// Computes Fourier transforms of any length. If the length is a power of two, a radix-2 FFT is used, by_halves(). Any other
+// Computes Fourier transforms of any length. If the length is a power of two, by_halves() computes a radix-2 FFT. Any other
 // length is done as a convolution with a chirp (Bluestein, "A linear filtering approach to the computation of discrete Fourier
 // transform", IEEE Trans. Audio Electroacoust. 1970).
 class Fourier {
@@ -106,7 +106,8 @@ void whiten(Series& series, Plane plane, const op::FftWhitening& options) {
   const auto width = static_cast<std::size_t>(plane.width);
   const std::size_t pixels = height * width;
   if (frames == 0 || pixels == 0) return;
-  const std::size_t half = frames / 2 + 1;  // half is enough, because the other frequencies of time are complex conjugates
+  const std::size_t half = frames / 2 + 1;  // half of the time frequencies is enough, because the rest are their complex
+                                            // conjugates
   std::vector<std::complex<float>> spectrum(half * pixels);
   Fourier time(frames);
   Fourier rows(width);
