@@ -22,7 +22,7 @@ namespace {
 
 namespace stdfs = std::filesystem;
 
-constexpr std::uint64_t kLeftFree = std::uint64_t{1} << 30;  // disk space that stays free under any budget
+constexpr std::uint64_t kLeftFree = std::uint64_t{1} << 30;  // bytes of disk space that stay free, whatever the budget is
 constexpr std::chrono::hours kAbandoned{24};                 // an unfinished file older than this was left by a killed writer
 constexpr std::uint64_t kLeastPart = 4096;  // bytes; if parts are smaller on average, the cache is no faster than the source
 
@@ -44,7 +44,7 @@ stdfs::path nearest_folder(stdfs::path path) {
   return path;
 }
 
-// Returns a text for each part of the source, from which the part's key is made; "" = the part is not kept.
+// Returns for each part of the source the text from which the part's key is made; "" = the part is not kept.
 std::vector<std::string> texts_of(const Source& source, std::size_t parts) {
   if (source.keeps() == Keeps::parts) {
     std::vector<std::string> texts = source.part_texts();
@@ -57,7 +57,7 @@ std::vector<std::string> texts_of(const Source& source, std::size_t parts) {
   for (const Field& field : source.fields())
     common += '\n' + field.name + ' ' + std::string(name_of(field.dtype)) + ' ' + to_text(field.shape);
   const std::vector<FileStamp> stamps = source.stamps();
-  if (stamps.empty()) common += "\nbuild " + build_id();  // the program makes the values, and another build may make others
+  if (stamps.empty()) common += "\nbuild " + build_id();  // without files this program makes the values; another build may differ
   for (const FileStamp& stamp : stamps) {
     const std::string content = content_text(stamp);
     if (content.empty()) return std::vector<std::string>(parts);

@@ -38,8 +38,8 @@ std::vector<std::byte> head_of(const InputFile& file, std::uint64_t limit) {
     file.read(0, head);
     return head;
   }
-  // Reads enough compressed bytes: compressed data is hardly ever longer than its content, and gzip's own header may have a name
-  // and 64 kB of extra fields.
+  // Reads enough compressed bytes for `limit` bytes of content: compressed data is hardly ever longer than its content, and
+  // gzip's own header may have a name and 64 kB of extra fields.
   std::vector<std::byte> packed(std::min(file.size(), 2 * limit + (std::uint64_t{1} << 17U)));
   file.read(0, packed);
   std::vector<std::byte> head(std::min(limit, file.size() * format::kDeflateMostExpansion));
@@ -173,7 +173,7 @@ bool is_nifti(const std::filesystem::path& path) {
   if (is_named_otherwise) return false;
   try {
     return detail::has_nifti_magic(head_of(file, detail::kNifti2Bytes));
-  } catch (const DataError&) {  // not thrown: the file counts as no NIfTI file, because its gzip data is damaged
+  } catch (const DataError&) {  // not thrown again: the file counts as no NIfTI file, because its gzip data is damaged
     return false;
   }
 }

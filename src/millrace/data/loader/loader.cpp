@@ -417,7 +417,7 @@ struct Loader::Impl {
   double probe_seconds = 0;  // seconds that choosing the number of readers spent in read()
   std::optional<detail::Engine<BatchWork>> engine;
   std::uint64_t epoch = 0;
-  std::uint64_t batch = 0;  // number of the next batch in the epoch; batches_per_epoch = next() reports the epoch's end
+  std::uint64_t batch = 0;  // number of the next batch in the epoch; if it is batches_per_epoch, next() reports the epoch's end
   std::uint64_t bad_in_epoch = 0;
   std::uint64_t reported_in_epoch = 0;
   detail::Quarantine quarantine;

@@ -61,7 +61,7 @@ std::string notice_of(const std::vector<std::string>& pairs, const std::string& 
          (pairs.size() > 1 ? ", …" : "");
 }
 
-// Returns a line for each data set without files that both the validation and the training have. Data sets with files are
+// Returns a line for each data set without files that the training data and the validation data share. Data sets with files are
 // compared file by file, below.
 std::vector<std::string> same_sources(const std::vector<Dataset>& training, const std::vector<Dataset>& validation) {
   std::vector<std::string> lines;

@@ -12,8 +12,8 @@
 
 namespace millrace::data::detail {
 
-// An array as `outer` blocks of `length` units of `unit` bytes. Operations work along the middle axis, which counts the units of
-// a block.
+// An array, seen as `outer` blocks. A block has `length` units, and a unit has `unit` bytes. Operations work along the middle
+// axis, which counts the units of a block.
 struct AxisView {
   std::size_t outer = 1;
   std::size_t length = 1;

@@ -124,7 +124,7 @@ class Table {
   [[nodiscard]] std::int64_t line() const { return reader_.line(); }
   [[nodiscard]] char separator() const { return separator_; }
   [[nodiscard]] const std::vector<std::string>& header() const { return header_; }
-  [[nodiscard]] const std::string& rounded() const { return rounded_; }  // returns "" if no whole number was rounded
+  [[nodiscard]] const std::string& rounded() const { return rounded_; }  // returns a line about a rounded number, or ""
   // What a cell holds: a number as C writes it, a number with a decimal comma, another text, or nothing.
   enum class Cell : std::uint8_t { number, decimal_comma, text, empty };
   [[nodiscard]] Cell cell_at(std::size_t place) const {
@@ -135,7 +135,7 @@ class Table {
 
  private:
   // Returns the value as f32. Throws DataError if the value is larger than any 32-bit float. Notes the first whole number that
-  // is rounded, because numbers of samples and times in seconds then look like those of their neighbours.
+  // is rounded, because rounding can make sample numbers, or times in seconds, equal to those of neighbouring rows.
   float as_float(std::size_t place, double value) {
     if (std::isfinite(value) && std::abs(value) > static_cast<double>(std::numeric_limits<float>::max())) {
       throw DataError(

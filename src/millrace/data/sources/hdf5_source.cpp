@@ -108,8 +108,8 @@ void Hdf5Source::add_field(std::size_t field) {
   row_bytes_.push_back(fields_.back().bytes());
 }
 
-// Adds a line if the field's numbers may be packed. netCDF files often hold packed numbers, with attributes for scale, offset and
-// the number that stands for "missing". Packed numbers look like all others, so nothing else would tell.
+// Adds a line if the field's numbers may be packed. netCDF files often hold packed numbers, with attributes for scale, offset
+// and the number that stands for "missing". Only these attributes show that the numbers are packed.
 void Hdf5Source::note_packing(const Hdf5Field& spec) {
   constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
   // The attributes of packed numbers, each with the value that changes nothing.

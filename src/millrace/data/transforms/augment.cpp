@@ -284,8 +284,8 @@ class Noise final : public Augmentation {
   double deviation_;
 };
 
-// The steps of a field. The last steps, if they work in place, change the result itself; the steps before them alternate between
-// two buffers.
+// The steps of a field. The last steps, if they work in place, work on the output itself; the steps before them alternate
+// between two buffers.
 class Chain {
  public:
   Chain(Field field, const std::vector<Step>& steps) : steps_(steps) {

@@ -10,7 +10,7 @@
 namespace millrace::data {
 namespace {
 
-constexpr std::size_t kBytesOfATicket = std::size_t{1} << 16U;  // less than for a copy, which is less work per byte
+constexpr std::size_t kBytesOfATicket = std::size_t{1} << 16U;  // fewer than for a copy, because a copy is less work per byte
 
 class GeneratedSource final : public Source {
  public:

@@ -111,8 +111,8 @@ void MapSource::declare_fields() {
   }
 }
 
-// Returns the names of a field's values. There are none for a field that the function makes, because its values differ from
-// those of the source's field of that name.
+// Returns the names of a field's values. Empty for a field that the function makes, because its values differ from those of the
+// source's field of that name.
 std::vector<std::string> MapSource::value_names(std::string_view field) const {
   const bool made = std::ranges::any_of(mapping_.makes, [&](const Field& one) { return one.name == field; });
   return made ? std::vector<std::string>() : source_->value_names(field);
@@ -150,7 +150,7 @@ void MapSource::finish(std::int64_t index, std::span<const std::span<const std::
                        const ReadRandom& random) const {
   detail::FieldPointers<const std::byte> in(inner_bytes_.size());
   const std::span<const std::size_t> offsets = view_.field_offsets();
-  if (!offsets.empty() || inner_bytes_.empty()) {  // the samples are in memory, so no copy is needed
+  if (!offsets.empty() || inner_bytes_.empty()) {  // the function reads the fields directly from the part in memory
     for (std::size_t f = 0; f < offsets.size(); ++f) {
       in[f] = parts[0].data() + offsets[f];
       if (passes_to_[f] != kNowhere) std::memcpy(rows.field_data[passes_to_[f]], in[f], inner_bytes_[f]);

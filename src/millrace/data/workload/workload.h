@@ -87,7 +87,7 @@ struct OpenWorkload {
   LoaderOptions options;
   std::shared_ptr<SampleCache> cache;  // null = no cache
   std::string cache_reason;
-  std::vector<std::string> notices;  // lines about the data, such as the number of files in a folder that are not read
+  std::vector<std::string> notices;  // lines about the data, such as how many files of a folder are not read
 };
 [[nodiscard]] OpenWorkload open_workload(const Workload& workload, const std::filesystem::path& folder);
 
@@ -97,7 +97,7 @@ struct LoaderRates {
   std::int64_t batches = 0;
   double seconds = 0;
   double first_batch = 0;             // from the construction of the loader to its first batch
-  std::vector<double> turn_rounds;    // for each complete epoch: from its last batch to the next epoch's first
+  std::vector<double> turn_rounds;    // for each complete epoch: from its last batch to the first batch of the next epoch
   double cpu_seconds = 0;             // CPU time of the process
   double wait_p50 = 0, wait_p99 = 0;  // time that next() waits: the median and the 99th percentile
   [[nodiscard]] Json to_json() const;

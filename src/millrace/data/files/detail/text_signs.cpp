@@ -8,14 +8,14 @@
 namespace millrace::data::detail {
 namespace {
 
-constexpr std::size_t kShown = 40;          // the most bytes of a line that a message shows
+constexpr std::size_t kShown = 40;          // a message shows at most this many bytes of a line
 constexpr std::int64_t kLeastTags = 20;     // text with fewer tags is not taken as markup, because a book may contain a few
 constexpr std::int64_t kBytesPerTag = 100;  // text is taken as markup only if it has at least one tag per this many bytes
 constexpr double kMostOfLines = 0.9;
 constexpr std::int64_t kLeastRepeats = 20, kLeastReturns = 10;
 constexpr double kRepeated = 0.25;  // a repeated line is reported if it takes at least this share of all bytes
 constexpr std::int64_t kLeastTwice = 5;
-constexpr std::int64_t kBytesPerTwice = 2000;  // text counts as encoded twice only with a pair (twice_) per this many bytes
+constexpr std::int64_t kBytesPerTwice = 2000;  // text counts as encoded twice only above one pair (twice_) per this many bytes
 
 bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
 

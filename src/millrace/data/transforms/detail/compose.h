@@ -45,8 +45,8 @@ inline std::string text_of(std::span<const Field> fields) {
                 [](const Field& field) { return field.name + ' ' + std::string(name_of(field.dtype)) + to_text(field.shape); });
 }
 
-// Calls `use` with the inner numbers of `indices`, in blocks, from a buffer of fixed size. For will_need(), which must not
-// allocate or throw.
+// Translates `indices` to indices of the inner source and passes these to `use` in blocks, from a buffer of fixed size. For
+// will_need(), which must not allocate or throw.
 template <class Number, class Use>
 void in_blocks(std::span<const std::int64_t> indices, Number number, Use use) {
   std::array<std::int64_t, 64> inside{};
