@@ -112,7 +112,7 @@ CachedSource::CachedSource(std::shared_ptr<const Source> source, std::shared_ptr
       name_(std::move(name)),
       keeps_(source_->keeps()),
       parts_per_sample_(source_->parts_per_sample()) {
-  MR_CHECK(is_cacheable(keeps_), "a source that keeps nothing needs no cache");
+  MR_CHECK(is_cacheable(keeps_), "a cache needs a source with rows or parts to keep");
   MR_CHECK(parts_per_sample_ >= 1 && parts_per_sample_ <= kMostParts, "a sample has one to kMostParts parts");
   detail::check_keeping(*source_, name_);
   for (const Field& field : source_->fields()) field_bytes_.push_back(field.bytes());

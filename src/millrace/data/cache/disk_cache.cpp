@@ -203,7 +203,7 @@ DiskCachedSource::DiskCachedSource(std::shared_ptr<const Source> source, std::sh
       view_(std::make_unique<detail::PartsView>(source_)),
       field_bytes_(detail::bytes_of(source_->fields())),
       parts_(cache_->parts_of(source_)) {
-  MR_CHECK(view_->keeps(), "a source that keeps nothing needs no cache");
+  MR_CHECK(view_->keeps(), "a cache needs a source with rows or parts to keep");
   detail::check_keeping(*source_, name_);
 }
 
@@ -275,7 +275,7 @@ void DiskCachedSource::will_need(std::span<const std::int64_t> indices, const Re
 }
 
 Chosen<std::shared_ptr<DiskCache>> choose_disk_cache(std::span<const Dataset> datasets, DiskCache::Options options) {
-  if (options.folder.empty()) return {nullptr, "off: there is no folder for it"};
+  if (options.folder.empty()) return {nullptr, "off: there is no folder for the cache"};
   const std::uint64_t asked = options.budget_bytes;
   const auto cache = std::make_shared<DiskCache>(std::move(options));
   std::uint64_t payload = 0;  // bytes of the parts' files

@@ -190,8 +190,8 @@ NiftiFile::NiftiFile(const std::filesystem::path& path) : path_(path) {
   const std::uint64_t most = gzip ? voxels.size() * format::kDeflateMostExpansion : voxels.size();
   if (header_.voxel_offset > most || header_.voxel_bytes > most - header_.voxel_offset) {
     refuse(voxels, "voxels of " + to_text(header_.shape) + ' ' + std::string(name_of(header_.dtype)) + " end at byte " +
-                       std::to_string(header_.voxel_offset + header_.voxel_bytes) + ", the file " +
-                       (gzip ? "can't hold more than " : "has ") + std::to_string(most) + ": it was cut off");
+                       std::to_string(header_.voxel_offset + header_.voxel_bytes) + ", but the file " +
+                       (gzip ? "can't hold more than " : "has only ") + std::to_string(most) + " bytes: it was cut off");
   }
   const std::uint64_t end = header_.pair ? (is_gzip(*head_) ? std::uint64_t{1} << 24U : head_->size()) : header_.voxel_offset;
   head = head_of(*head_, end);

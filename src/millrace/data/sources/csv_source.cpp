@@ -88,7 +88,7 @@ class Table {
         std::ranges::all_of(header_, [](const std::string& name) { return number<double>(name).has_value(); });
     throw DataError({count == 0 ? "the table has no column " + quoted(column) : "the table has two columns " + quoted(column),
                      where(),
-                     (has_numbers                 ? "the first row must name the columns, and it holds numbers; "
+                     (has_numbers                 ? "the first row must name the columns, but it holds numbers; "
                       : near.empty() || count > 1 ? ""
                                                   : "did you mean " + quoted(near) + "? ") +
                          "columns, separated by " + word_of(separator_) + ": " +
@@ -162,7 +162,7 @@ class Table {
     if (with_point_.empty() && cell.find('.') != std::string::npos) with_point_ = cell;
     if (with_comma_.empty() || with_point_.empty()) return;
     throw DataError({"the table holds " + shown(with_comma_) + " and " + shown(with_point_) +
-                         ", a decimal comma and a point, which may mark decimals or thousands",
+                         ", a decimal comma and a point; the point may mark decimals or thousands",
                      where(), "write all numbers with a decimal point, and without marks between thousands"});
   }
 

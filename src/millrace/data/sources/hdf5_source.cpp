@@ -70,7 +70,7 @@ void Hdf5Source::add_field(std::size_t field) {
   for (const auto& file : files_) {
     const hdf5::Dataset& dataset = file->dataset(spec.dataset);
     if (by_row && dataset.shape.empty()) {
-      disagree(*file, dataset.name + " is a single number, expected an axis of samples", first);
+      disagree(*file, dataset.name + " is a single number, but must have an axis of samples", first);
     }
     if (dataset.shape.size() != like.shape.size() ||
         !std::equal(dataset.shape.begin() + (by_row ? 1 : 0), dataset.shape.end(), like.shape.begin() + (by_row ? 1 : 0))) {

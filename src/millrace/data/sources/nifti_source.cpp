@@ -108,7 +108,7 @@ std::string words_of(std::span<const std::filesystem::path> files, const NiftiHe
   if (files.size() > 1) text += ", as the first of " + with_commas(std::ssize(files)) + " files says";
   if (turned > 0) {
     text += "; " + std::to_string(turned) + " of " + std::to_string(looked) + " files looked at " +
-            (turned == 1 ? "lies" : "lie") + " otherwise (" + example + "), all are read as stored";
+            (turned == 1 ? "has" : "have") + " another orientation (" + example + "); all files are read as stored";
   }
   if (!scale.empty()) text += "; numbers as stored, without the header's scale (" + scale + ")";
   return text;
@@ -130,7 +130,7 @@ NiftiSource::NiftiSource(std::vector<std::filesystem::path> files, NiftiSamples 
     throw DataError(
         {.what = "a patch of " + to_text(samples_.patch) + " does not fit into a volume of " + to_text(first.header().shape),
          .where = files_.front().string(),
-         .next = "give one size for each axis, slowest first, none larger than the volume's"});
+         .next = "give one size for each axis, slowest axis first, and none larger than the volume's"});
   }
   fingerprint_ += ' ' + std::string(name_of(field_.dtype)) +
                   (whole             ? " whole "

@@ -69,8 +69,9 @@ class MapSource final : public Source {
 MapSource::MapSource(std::shared_ptr<const Source> source, Mapping mapping)
     : source_(detail::required(std::move(source), "map()")), mapping_(std::move(mapping)), view_(source_) {
   if (mapping_.name.empty()) {
-    detail::refuse_composing("map() was given a function without a name", "Mapping::name",
-                             "say what the function does and how strongly: a run resumes only with the same name");
+    detail::refuse_composing(
+        "map() was given a function without a name", "Mapping::name",
+        "give a name that says what the function does and how strongly: a run resumes only with the same name");
   }
   if (!mapping_.function && !mapping_.makes.empty()) {
     detail::refuse_composing("map " + quoted(mapping_.name) + " makes fields without a function", "Mapping::function",

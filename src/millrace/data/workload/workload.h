@@ -43,9 +43,9 @@ struct LoaderKeys {
     using C = LoaderKeys;
     using config::field;
     return std::tuple{
-        field<&C::batch_size>("Samples in a batch; with groups, of each data set.").min(1),
+        field<&C::batch_size>("Samples in a batch; with groups, samples of each data set.").min(1),
         field<&C::shuffle>("A new random order each epoch."),
-        field<&C::drop_last>("Drop an epoch's last smaller batch."),
+        field<&C::drop_last>("Drop the last batch of an epoch if it is smaller."),
         field<&C::seed>("Seed of order and augmentation.").min(0),
         field<&C::readers>("Reader threads; 0 = read in the calling thread.").min(0).max(256),
         field<&C::prefetch>("Batches that are prepared ahead, at the start.").min(1).max(1024),

@@ -107,7 +107,7 @@ std::vector<std::string> TextSigns::lines() const {
   const double repeated = static_cast<double>(line.bytes) / static_cast<double>(std::max<std::int64_t>(bytes_, 1));
   if (line.count >= kLeastRepeats && repeated > kRepeated)
     all.push_back("repeats the line " + quoted(line.begin) + ", which makes up at least " + share_text(repeated) +
-                  " of the text and is learned that often");
+                  " of the text, so the model learns the line that often");
   if (lost_ > 0)
     all.push_back("holds " + with_commas(lost_) +
                   " characters U+FFFD, which mark characters that a conversion lost: " + "convert the original again");

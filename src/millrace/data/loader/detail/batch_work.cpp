@@ -469,13 +469,13 @@ Message reason_of(const BadRow& bad, const std::string& sample) {
             .where = "",
             .next =
                 "look in read() of the source for an index, a name or a number that is out of range; if the file is at fault, "
-                "throw DataError (base/error.h), which names it"};
+                "throw a DataError (base/error.h) that names the file"};
   } catch (const std::exception& error) {
     return {.what = sample + " can't be read: " + error.what(), .where = "", .next = ""};
   } catch (...) {
     return {.what = sample + " can't be read: its source threw something that is not a std::exception",
             .where = "",
-            .next = "throw DataError (base/error.h), which names file and sample"};
+            .next = "throw a DataError (base/error.h) that names the file and the sample"};
   }
 }
 

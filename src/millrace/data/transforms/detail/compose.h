@@ -34,7 +34,7 @@ inline void check_fields(std::span<const Field> fields, const std::string& calle
       refuse_composing(caller + " makes field " + quoted(field.name) + " twice", where, "name each field once");
     if (!element_count(field.shape)) {
       refuse_composing(caller + " makes field " + quoted(field.name) + " of shape " + to_text(field.shape), where,
-                       "give sizes of 0 or more, that of one sample");
+                       "give the shape of one sample, with sizes of 0 or more");
     }
   }
 }
