@@ -80,7 +80,7 @@ bool is_image_half(const std::filesystem::path& path) {
 template <class Take>
 void walk(const Shape& shape, std::size_t element, std::span<const std::int64_t> offset, std::span<const std::int64_t> size,
           const Take& take) {
-  // Finds the last axes that are read completely, because their elements are contiguous.
+  // Finds the last axes that are read completely; the elements along these axes are contiguous.
   std::size_t axis = shape.size();
   std::uint64_t below = element;
   while (axis > 0 && size[axis - 1] == shape[axis - 1]) below *= static_cast<std::uint64_t>(shape[--axis]);

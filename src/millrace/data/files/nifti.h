@@ -79,7 +79,7 @@ class NiftiFile {
   void read(std::span<const std::int64_t> offset, std::span<const std::int64_t> size, std::span<std::byte> out) const;
   // Reads the same block as read(), scaled in double and rounded to float. Throws DataError for complex voxels.
   void read_scaled(std::span<const std::int64_t> offset, std::span<const std::int64_t> size, std::span<float> out) const;
-  // Reads all voxels. `passed_over` receives how many bytes after the voxels were ignored.
+  // Reads all voxels. `passed_over` receives the numbers of ignored bytes that follow the voxels.
   void read(std::span<std::byte> out, format::PassedOver* passed_over = nullptr) const;
   void read_scaled(std::span<float> out) const;
 

@@ -41,7 +41,7 @@ struct Window {
   std::int64_t outer = 1;                // number of consecutive arrays, all of which are cut in the same way
   std::span<const Axis> axes;            // a window for each axis; at least one
   bool reflects = false;                 // true: elements outside the array are its mirror image; false: they are `fill`
-  std::span<const std::byte> fill = {};  // the bytes of one element
+  std::span<const std::byte> fill = {};  // the bytes of one element outside the array
 };
 
 // Copies the window. With `reflects` the window may extend at most whole - 1 elements beyond each end of the array. `from` and
