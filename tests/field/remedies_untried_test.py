@@ -55,15 +55,15 @@ NOT_HERE = {
         "put the files of each class into a folder of its own: photos/cat/*.jpg, photos/dog/*.jpg", "name at least one",
         "check the program that made it", "make the token file with the tokenizer of this run",
         'repair or remove the sample, or set data.bad_samples="skip" (counted and logged), "substitute" or "quarantine"',
-        "check the paths and filters of the data", "remove it; a file in a cache folder is made again from its sources", "the file is cut off or its tokens have another size",
+        "check the paths and filters of the data", "remove the file; in a cache folder it is made again from its sources", "the file is cut off or its tokens have another size",
         "write it anew: ffmpeg -i FILE -c:a pcm_s16le OUT.wav", "repair or remove the file; ffmpeg -i FILE -c:a pcm_s16le OUT.wav writes it anew"],
     "of bare token ids, which headrace reads and no recipe: data/files/token_test.cpp": [
         "leave out the size of an id, which the file states", "write bare ids: numpy.load(FILE).astype('<u2').tofile(NEW); '<u4' for ids above 65535",
-        "say the size in which it was written, 2 or 4, or write it again: ids.astype('<u2').tofile(FILE)"],
+        "give the size of the ids in the file, 2 or 4 bytes, or write the file again: ids.astype('<u2').tofile(FILE)"],
     "of snapshots: tests/resume": [
         "restore the data, set data.accept_changed=true to resume with the present data, or begin a new run"],
     "of keys and flags, not of files": [
-        "set it between 0 and 1", "give it one", "lower data.batch_size, or raise data.max_buffer_bytes", "set it to auto, or from 0 to 1024",
+        "set it between 0 and 1", "give it one", "lower data.batch_size, or raise data.max_buffer_bytes", "set it to auto, or to a number from 0 to 1024",
         "release batches, or clone the tensors that are to be kept", "give it at least one", "set it to 1 or more", "lower it",
         "lower data.batch_size, or set data.drop_last=false",
         "-1 takes all files", "choose a multiple of recipe.split, because all chunks must have one length; recipe.pad only pads them to a multiple of 4",

@@ -31,7 +31,7 @@ std::unique_ptr<GradientSums> Agreement::gradient_sums(const std::vector<at::Ten
 
 Chosen<std::string> Agreement::use_device(at::Device /*device*/, const std::string& /*wish*/) { return {}; }
 
-// The ranks that do not own a value contribute zeros. Adding zeros changes no byte.
+// Adds up the values over the ranks. A rank that does not own a value contributes zeros, and adding zeros changes no byte.
 void Agreement::share(std::vector<at::Tensor>& values, const std::vector<int>& owners) {
   if (alone()) return;
   std::vector<at::Tensor> bytes;

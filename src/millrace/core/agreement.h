@@ -18,27 +18,27 @@ namespace millrace {
 class GradientSums;  // defined in core/gradient_sums.h
 struct GradientSumsOptions;
 
-// All functions except ranks() are collective. All processes of a run make the same calls in the same order, from the thread of
-// the training loop. They wait for each other. If a process leaves the run, the next call of the other processes fails with an
-// Error.
+// All functions that exchange values between ranks are collective: all processes of a run make the same calls in the same order,
+// from the thread of the training loop, and wait for each other. ranks(), leave(), has_cut_sums() and exchanges() are not
+// collective. If a process leaves the run, the next call of the other processes fails with an Error.
 //
-// The result of a call is the same on all ranks, to the bit, and the same in every run with the same number of ranks. The
-// implementation chooses the order in which it adds up the ranks.
+// The result of a collective call is the same on all ranks, to the bit, and the same in every run with the same number of ranks.
+// The implementation chooses the order in which it adds up the ranks.
 class Agreement {
  public:
   virtual ~Agreement() = default;
   [[nodiscard]] virtual Ranks ranks() const = 0;
-  [[nodiscard]] virtual std::vector<Json> gather(Json mine) = 0;  // the values of the ranks, in the order of ranks
+  [[nodiscard]] virtual std::vector<Json> gather(Json mine) = 0;  // returns the values of all ranks, in the order of ranks
   // Adds up each element over the ranks, in place; sizes and types must be the same on all ranks.
   virtual void sum(std::vector<at::Tensor>& values) = 0;
 
-  // Sets how tensors of `device` travel between ranks; `device` is the one on which this rank computes. `wish` is "auto", "gloo"
-  // or "nccl". Call this before any tensor travels. Afterwards a call may return before its sums of a GPU's tensors are
-  // complete; the current stream waits for them. Returns the choice: "gloo" or "nccl", or "" if the run has one process. Throws
-  // ConfigError if the wish can't be met.
+  // Sets how tensors on `device` travel between ranks. `device` is the device on which this rank computes. `wish` is "auto",
+  // "gloo" or "nccl". Call this before any tensor travels. Afterwards a call may return before its sums of a GPU's tensors are
+  // complete; the current stream waits for the sums. Returns the choice: "gloo" or "nccl", or "" if the run has one process.
+  // Throws ConfigError if the wish can't be met.
   [[nodiscard]] virtual Chosen<std::string> use_device(at::Device device, const std::string& wish);
 
-  void mean(std::vector<at::Tensor>& values);  // sum() for floating-point numbers, then divided by the number of ranks
+  void mean(std::vector<at::Tensor>& values);  // like sum(), but divides by the number of ranks; only for floating-point numbers
 
   // Makes an object that sums gradients over the ranks while the backward pass still computes other gradients. Destroy the
   // object before this agreement. Returns null on all ranks if this agreement can't do that for these parameters.
@@ -46,7 +46,7 @@ class Agreement {
                                                                     const GradientSumsOptions& options);
 
   // Replaces values[i] in place, byte for byte, by the values[i] of rank owners[i]. Sizes and types must be the same on all
-  // ranks. DistributedError after leave(), because values of other ranks can't be fetched any more.
+  // ranks. After leave() throws DistributedError, because values of other ranks can't be fetched any more.
   virtual void share(std::vector<at::Tensor>& values, const std::vector<int>& owners);
   void share_from_root(std::vector<at::Tensor>& values) { share(values, std::vector<int>(values.size(), 0)); }
   void meet() { static_cast<void>(any(false)); }  // returns when all ranks have called it

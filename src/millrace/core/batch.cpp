@@ -36,8 +36,7 @@ Batch::Batch(Tensors fields) {
   std::int64_t rows = 0;
   for (const auto& [name, tensor] : fields) {
     if (!tensor.defined() || tensor.dim() < 1)
-      refuse("field " + quoted(name) + " of a batch has no first dimension, which counts the rows",
-             "give it the shape (rows, ...)");
+      refuse("field " + quoted(name) + " of a batch has no dimension that counts the rows", "give it the shape (rows, ...)");
     if (name == fields.begin()->first) rows = tensor.size(0);
     if (tensor.size(0) != rows) {
       refuse("field " + quoted(name) + " of a batch has " + std::to_string(tensor.size(0)) + " rows, " +
@@ -54,7 +53,7 @@ Batch::Batch(Tensors fields) {
 const at::Tensor& Batch::operator[](std::string_view name) const {
   if (groups_.size() != 1) {
     refuse("field " + quoted(name) + " was read from a batch of " + std::to_string(groups_.size()) + " groups",
-           "take it from one of groups(), or give the pipeline one data set");
+           "read the field from one of groups(), or give the pipeline only one data set");
   }
   const Tensors& fields = groups_.front().fields;
   const auto found = fields.find(name);
@@ -86,7 +85,7 @@ const LossTerm& Loss::term(std::string_view name) const {
     for (const LossTerm& t : terms) known += (known.empty() ? "" : ", ") + quoted(t.name);
     refuse("the loss has no term " + quoted(name) +
                (known.empty() ? ": the objective was absent from this step" : "; its terms: " + known),
-           known.empty() ? "check that terms is not empty first" : "use one of these names");
+           known.empty() ? "first check that terms is not empty" : "use one of these names");
   }
   return *it;
 }

@@ -31,7 +31,7 @@ struct BatchOrigin {
 struct Group {
   std::string name;                     // data set's name, "" for a plain batch
   Tensors fields;                       // name -> tensor, first dimension = rows
-  std::vector<std::int64_t> positions;  // position of each row in the epoch's order; keys its random numbers, see core/random.h
+  std::vector<std::int64_t> positions;  // each row's position in the epoch's order; part of the row's key in core/random.h
   std::vector<std::int64_t> indices;    // each row's sample in the data set; empty in a batch that no loader made
   [[nodiscard]] std::int64_t rows() const noexcept { return static_cast<std::int64_t>(positions.size()); }
 };
@@ -70,28 +70,27 @@ class Batch {
 struct LossTerm {
   // Values that logs and metrics show instead of sum / count, for a term whose count means nothing to people.
   struct Report {
-    at::Tensor sum, count;   // scalars; added up over batches and ranks, then divided
-    bool logarithm = false;  // show the natural logarithm of the quotient
+    at::Tensor sum, count;   // scalars; each is added up over batches and ranks, then `sum` is divided by `count`
+    bool logarithm = false;  // true: show the natural logarithm of sum / count
   };
 
   at::Tensor sum;    // a scalar with a gradient
-  at::Tensor count;  // scalar without gradient, on the sum's device: the number of things that `sum` adds up; 0 = nothing to
-                     // count here
+  at::Tensor count;  // scalar without gradient, on the device of `sum`: the number of things that `sum` adds up; may be 0
   // The usual count of a full micro-batch, which is known before the step without a read from the device. The backward pass
   // starts from sum / nominal_count, so that numbers stay small enough for half precision. Any positive constant gives the same
   // result in exact arithmetic.
   double nominal_count = 1.0;
-  // Shown instead of sum / count. Example: a loss log(S/N) has sum = S and count = S, detached. Its gradient is exact over
-  // micro-batches and ranks, but its quotient is always 1, so it reports S, N and the logarithm.
+  // Shown instead of sum / count. Example: a loss log(S/N) sets sum = S and count = S.detach(). The gradient of sum / count is
+  // then exact over micro-batches and ranks, but the value is always 1, so the term reports S, N and the logarithm.
   std::optional<Report> report = std::nullopt;
   std::string name = "";  // unique within its loss; shown by logs if there are several terms
   double weight = 1.0;    // factor of this mean in the loss
   // Replaces `weight` if it is defined: a scalar f64 on the device, for a factor that changes from step to step
   // (StepContext::number).
   at::Tensor weight_now = {};
-  // True if the count is the same for each row of a batch (its voxels, its tokens). All per_row terms of a loss share one
-  // backward pass. Each other term needs a separate pass if its loss has several terms and the step has more than one
-  // micro-batch. A count that contradicts per_row is a RecipeError: see reports_of() in train/step/stepper_report.h.
+  // True if each row of a batch has the same count (of voxels, of tokens). All per_row terms of a loss share one backward pass.
+  // Each other term needs a separate pass if its loss has several terms and the step has more than one micro-batch. A count that
+  // contradicts per_row is a RecipeError: see reports_of() in train/step/stepper_report.h.
   bool per_row = false;
 };
 
@@ -116,9 +115,9 @@ struct State {
 // The position of this process among the processes of a run.
 struct Ranks {
   int rank = 0;
-  int local_rank = 0;  // rank among the processes on its machine
+  int local_rank = 0;  // rank of this process among the processes on its machine
   int world_size = 1;
-  int local_world_size = 1;  // processes on its machine, which share its cores and its memory
+  int local_world_size = 1;  // number of processes on this machine, which share the machine's cores and memory
 };
 
 }  // namespace millrace

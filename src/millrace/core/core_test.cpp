@@ -40,7 +40,7 @@ TEST(Batch, UnequalRowsAreRefused) {
   EXPECT_THAT(refusal([] {
                 (void)Batch(Tensors{{"a", at::zeros({})}});
               }),
-              HasSubstr("field \"a\" of a batch has no first dimension"));
+              HasSubstr("field \"a\" of a batch has no dimension that counts the rows"));
 }
 
 TEST(Batch, GroupedBatchAddsRowsAndRefusesPlainAccess) {

@@ -10,20 +10,20 @@ namespace millrace {
 
 struct GradientSumsOptions {
   std::int64_t bucket_bytes = 25 << 20;  // largest size of a bucket, a group of gradients that are sent together
-  bool compress = false;                 // fp32 gradients are sent and added up as bf16
+  bool compress = false;                 // true: fp32 gradients are sent and added up as bf16
 };
 
-// Sums for one set of parameters, which all ranks have in the same order. The object watches the parameters while it exists;
-// their own gradients are not changed. Used by the loop's thread; gradients may arrive in autograd's threads.
+// Sums for one set of parameters, which all ranks have in the same order. The object watches the parameters while it exists; the
+// gradients stored in the parameters are not changed. Used by the loop's thread; gradients may arrive in autograd's threads.
 //
-// Order of calls in a step: begin() before the backward pass that completes the gradients, then send(), then receive(). All ranks
-// make these calls in the same steps; a rank without gradients calls begin() and send() as well. A gradient that a rank lacks
-// counts as zero.
+// Order of calls in a step: begin() before the backward pass that completes the gradients, then send(), then receive(). All
+// ranks make these calls in the same steps; a rank without gradients calls begin() and send() as well. A gradient that a rank
+// lacks counts as zero.
 class GradientSums {
  public:
   struct Traffic {
     std::int64_t buckets = 0;
-    std::int64_t early_buckets = 0;  // buckets that were sent before the backward pass had ended
+    std::int64_t early_buckets = 0;  // number of buckets that were sent before the backward pass had ended
     std::int64_t bytes = 0;          // bytes that this rank sent
   };
 
@@ -39,7 +39,7 @@ class GradientSums {
   // Returns the sums over all ranks, in the order, type and memory layout of the parameters. The sums have the same bits on all
   // ranks and are valid until the next begin(). Waits for all ranks.
   [[nodiscard]] virtual std::vector<at::Tensor> receive() = 0;
-  [[nodiscard]] virtual Traffic take_traffic() noexcept = 0;  // returns the traffic since the last call
+  [[nodiscard]] virtual Traffic take_traffic() noexcept = 0;  // returns the traffic since the last take_traffic()
 };
 
 }  // namespace millrace

@@ -18,14 +18,14 @@ class SiteRecorder;
 // the innermost scope of their thread. Each next_site() call within a forward pass is a site; sites are numbered in the order of
 // the calls.
 //
-// A site has one stream of random numbers for all rows of an epoch: row r uses its elements [r e, (r + 1) e), where e is the
-// number of elements in a row. So ranks and micro-batches drop the same elements as a single process that has all of these rows
-// in one batch, even if other rows were left out. This holds for tensors whose first dimension runs over the batch's rows (or
-// over equal pieces of each row, in order).
+// A site has one stream of random numbers for all rows of an epoch: row r uses the elements [r e, (r + 1) e) of the stream,
+// where e is the number of elements in a row. So dropout drops the same elements of a row on any rank and in any micro-batch as
+// in a single process with one large batch, even if other rows were left out. This holds for tensors whose first dimension runs
+// over the batch's rows (or over equal pieces of each row, in order).
 //
 // Other tensors begin at element 0 of their site's stream. In a batch of several groups the rows of all groups are numbered
-// together, because rows of two groups may have equal positions. In both cases the numbers are repeatable, but they depend on the
-// micro-batches and ranks. RowScope can state the rows of a part of the forward pass.
+// together, because rows of two groups may have equal positions. In both cases the numbers are repeatable, but they depend on
+// the micro-batches and ranks. RowScope can state the rows of a part of the forward pass.
 class RandomScope {
  public:
   // One call of a layer that draws random numbers: its key, and the elements of the site's stream that the tensor uses.
@@ -33,13 +33,13 @@ class RandomScope {
     std::uint64_t key = 0;
     std::int64_t first = 0;  // index of the tensor's first element in the stream; if `runs` is empty, the other elements follow
                              // it
-    std::vector<IndexRun> runs = {};  // if not empty: the indices of all elements of the tensor, run by run
+    std::vector<IndexRun> runs = {};  // if not empty: the stream indices of all elements of the tensor, as consecutive runs
     // Address on the device where a kernel reads the key and the first element of each run; null unless a device records the
     // step.
     const void* on_device = nullptr;
   };
 
-  // A scope's position. If a part of the forward pass is computed again, it resumes from the same position.
+  // The state of a scope. If a part of the forward pass is computed again, a scope made from a saved Position repeats the sites.
   struct Position {
     std::uint64_t seed = 0, epoch = 0, site = 0;
     std::vector<IndexRun> rows = {};  // positions in the epoch, in the order of the tensors' rows; if empty, they are unknown and
@@ -54,9 +54,10 @@ class RandomScope {
   RandomScope& operator=(const RandomScope&) = delete;
 
   // Returns the next site of the innermost scope, for a tensor of `elements` elements. Outside any scope the key is drawn from
-  // ATen's default CPU generator. So torch.manual_seed repeats a layer that is used alone, as torch users expect.
+  // ATen's default CPU generator. So a layer that is used alone draws the same numbers again after torch.manual_seed, as torch
+  // users expect.
   [[nodiscard]] static Site next_site(std::int64_t elements);
-  [[nodiscard]] static std::optional<Position> position();  // of the innermost scope; nullopt if there is no scope
+  [[nodiscard]] static std::optional<Position> position();  // returns the innermost scope's position, or nullopt
   // Returns the site at this position, for a tensor of `elements` elements. Ignores `position.recorder`.
   [[nodiscard]] static Site site_at(const Position& position, std::int64_t elements);
   // Returns true while a device records the innermost scope of this thread. A value that the host computes meanwhile would be
@@ -82,9 +83,9 @@ class SiteRecorder {
 [[nodiscard]] std::vector<IndexRun> rows_of(const Batch& batch);
 [[nodiscard]] std::vector<IndexRun> runs_of(std::span<const std::int64_t> positions);
 
-// While this object exists, the sites of the innermost scope draw for these rows. A recipe opens a RowScope around a part of the
-// forward pass that computes only the rows of one group, or the rows of several groups in another order. Does nothing outside a
-// RandomScope.
+// While this object exists, the sites of the innermost scope draw the random numbers of these rows. A recipe opens a RowScope
+// around a part of the forward pass that computes only the rows of one group, or the rows of several groups in another order.
+// Does nothing outside a RandomScope.
 class RowScope {
  public:
   // Position of each row in the epoch's order (Group::positions), in the order of the tensors' rows.

@@ -24,7 +24,8 @@ class SavedJson {
   [[nodiscard]] SavedJson operator[](const std::string& key) const;           // returns the value of an object at this key
   [[nodiscard]] std::optional<SavedJson> find(const std::string& key) const;  // like operator[]; nullopt if the key is missing
   [[nodiscard]] std::vector<std::pair<std::string, SavedJson>> members() const;
-  [[nodiscard]] std::vector<SavedJson> list(std::optional<std::size_t> size = {}) const;  // an array, of this length if given
+  // Returns the elements of an array. If `size` is given, the array must have that length.
+  [[nodiscard]] std::vector<SavedJson> list(std::optional<std::size_t> size = {}) const;
 
   [[nodiscard]] std::int64_t integer(std::int64_t lowest, std::int64_t highest = std::numeric_limits<std::int64_t>::max()) const;
   [[nodiscard]] double number() const;

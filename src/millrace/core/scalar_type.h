@@ -9,8 +9,8 @@
 
 namespace millrace {
 
-// Returns the DType of the same elements; nullopt for types that no Millrace file holds (quantised, 8-bit float, half complex,
-// ...).
+// Returns Millrace's DType for the element type `type`; nullopt for types that no Millrace file holds (quantised, 8-bit float,
+// half complex, ...).
 [[nodiscard]] std::optional<DType> dtype_of(at::ScalarType type) noexcept;
 [[nodiscard]] at::ScalarType scalar_type_of(DType dtype) noexcept;
 

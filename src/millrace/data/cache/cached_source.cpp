@@ -17,7 +17,7 @@ namespace {
 
 using detail::RowAt;
 
-// about as many bytes as the allocator needs for a block besides the block itself
+// approximate bytes that the allocator adds to each block for its own use
 constexpr std::uint64_t kBlockOverhead = 16;
 
 std::size_t row_bytes_of(const Source& source) {
@@ -101,7 +101,7 @@ std::uint64_t cache_payload(const Source& source) {
   std::uint64_t sum = parts * each;
   for (std::uint64_t part = 0; part < parts; ++part) {
     sum += source.part_bytes(static_cast<std::int64_t>(part));
-    doing_moved();  // shows that the loop is alive, because part_bytes() may have opened a file
+    doing_moved();  // tells the watchdog that the loop makes progress; part_bytes() may have opened a file
   }
   return sum;
 }
@@ -112,7 +112,7 @@ CachedSource::CachedSource(std::shared_ptr<const Source> source, std::shared_ptr
       name_(std::move(name)),
       keeps_(source_->keeps()),
       parts_per_sample_(source_->parts_per_sample()) {
-  MR_CHECK(is_cacheable(keeps_), "a source that keeps nothing needs no cache");
+  MR_CHECK(is_cacheable(keeps_), "a cache needs a source with rows or parts to keep");
   MR_CHECK(parts_per_sample_ >= 1 && parts_per_sample_ <= kMostParts, "a sample has one to kMostParts parts");
   detail::check_keeping(*source_, name_);
   for (const Field& field : source_->fields()) field_bytes_.push_back(field.bytes());

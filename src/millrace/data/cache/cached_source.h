@@ -22,7 +22,7 @@ namespace millrace::data {
 class Cache {
  public:
   struct Counters {
-    std::uint64_t hits = 0;  // number of samples found
+    std::uint64_t hits = 0;  // number of samples that were in the cache
     std::uint64_t misses = 0;
     std::uint64_t bytes = 0;  // number of the budget's bytes that are in use
     std::uint64_t budget_bytes = 0;

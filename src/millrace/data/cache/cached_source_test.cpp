@@ -229,7 +229,7 @@ TEST(Keeping, rows_that_are_drawn_are_refused_when_the_pipeline_is_built) {
   Pipeline pipeline;
   pipeline.datasets = {{"patches", std::make_shared<BrokenPromise>(0)}, {"others", counting(Keeps::rows)}};
   const std::string what =
-      "data set \"patches\" draws random numbers in read(): a cache of its rows would freeze them after the first epoch";
+      "data set \"patches\" draws random numbers in read(): a cache of its rows would repeat the numbers of the first epoch";
   const Message cached = refusal_message<ConfigError>([&] {
     Pipeline copy = pipeline;
     use_cache(copy, std::make_shared<SampleCache>(1 << 20));

@@ -22,7 +22,7 @@ namespace {
 
 namespace stdfs = std::filesystem;
 
-constexpr std::uint64_t kLeftFree = std::uint64_t{1} << 30;  // disk space that stays free under any budget
+constexpr std::uint64_t kLeftFree = std::uint64_t{1} << 30;  // bytes of disk space that stay free, whatever the budget is
 constexpr std::chrono::hours kAbandoned{24};                 // an unfinished file older than this was left by a killed writer
 constexpr std::uint64_t kLeastPart = 4096;  // bytes; if parts are smaller on average, the cache is no faster than the source
 
@@ -44,7 +44,7 @@ stdfs::path nearest_folder(stdfs::path path) {
   return path;
 }
 
-// Returns a text for each part of the source, from which the part's key is made; "" = the part is not kept.
+// Returns for each part of the source the text from which the part's key is made; "" = the part is not kept.
 std::vector<std::string> texts_of(const Source& source, std::size_t parts) {
   if (source.keeps() == Keeps::parts) {
     std::vector<std::string> texts = source.part_texts();
@@ -57,7 +57,7 @@ std::vector<std::string> texts_of(const Source& source, std::size_t parts) {
   for (const Field& field : source.fields())
     common += '\n' + field.name + ' ' + std::string(name_of(field.dtype)) + ' ' + to_text(field.shape);
   const std::vector<FileStamp> stamps = source.stamps();
-  if (stamps.empty()) common += "\nbuild " + build_id();  // the program makes the values, and another build may make others
+  if (stamps.empty()) common += "\nbuild " + build_id();  // without files this program makes the values; another build may differ
   for (const FileStamp& stamp : stamps) {
     const std::string content = content_text(stamp);
     if (content.empty()) return std::vector<std::string>(parts);
@@ -203,7 +203,7 @@ DiskCachedSource::DiskCachedSource(std::shared_ptr<const Source> source, std::sh
       view_(std::make_unique<detail::PartsView>(source_)),
       field_bytes_(detail::bytes_of(source_->fields())),
       parts_(cache_->parts_of(source_)) {
-  MR_CHECK(view_->keeps(), "a source that keeps nothing needs no cache");
+  MR_CHECK(view_->keeps(), "a cache needs a source with rows or parts to keep");
   detail::check_keeping(*source_, name_);
 }
 
@@ -275,7 +275,7 @@ void DiskCachedSource::will_need(std::span<const std::int64_t> indices, const Re
 }
 
 Chosen<std::shared_ptr<DiskCache>> choose_disk_cache(std::span<const Dataset> datasets, DiskCache::Options options) {
-  if (options.folder.empty()) return {nullptr, "off: there is no folder for it"};
+  if (options.folder.empty()) return {nullptr, "off: there is no folder for the cache"};
   const std::uint64_t asked = options.budget_bytes;
   const auto cache = std::make_shared<DiskCache>(std::move(options));
   std::uint64_t payload = 0;  // bytes of the parts' files

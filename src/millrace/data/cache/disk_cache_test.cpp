@@ -344,7 +344,7 @@ TEST_F(DiskCacheTest, ChoosesByWhatThereIsToKeep) {
   const auto small = std::make_shared<CountingSource>(9);
   small->kept = Keeps::parts;
   EXPECT_EQ(reason(small, folder_ / "parts"), "off: parts of 8 B are so small that reading the source is as fast");
-  EXPECT_EQ(reason(std::make_shared<WideSource>(), ""), "off: there is no folder for it");
+  EXPECT_EQ(reason(std::make_shared<WideSource>(), ""), "off: there is no folder for the cache");
   EXPECT_EQ(reason(std::make_shared<WideSource>(), folder_ / "parts"),
             "disk: 1.9 MB to keep, 0 B of it already there, half of the free disk is 54 GB");
   EXPECT_FALSE(stdfs::exists(folder_ / "parts")) << "nothing is written before there is something to keep";

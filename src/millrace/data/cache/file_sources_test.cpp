@@ -91,7 +91,7 @@ TEST_F(FileSourcesTest, NiftiHeadersThatDisagreeAreSaid) {
   EXPECT_EQ(words({a}, false), words({a}, true) + scale);
   EXPECT_THAT(words({a}, true), testing::Not(HasSubstr(";")));
   EXPECT_THAT(words({a, b, a}, true),
-              HasSubstr("; 1 of 3 files looked at lies otherwise (RAS in b.nii), all are read as stored"));
+              HasSubstr("; 1 of 3 files looked at has another orientation (RAS in b.nii); all files are read as stored"));
   EXPECT_EQ(words({a, b, a}, false), words({a, b, a}, true) + scale);
 }
 

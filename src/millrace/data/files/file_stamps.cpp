@@ -126,7 +126,7 @@ std::vector<FileStamp> stamps_of(std::span<const stdfs::path> files, std::vector
         work();
       });
     }
-  } catch (const std::system_error&) {  // the number of threads is limited: those that started do the work
+  } catch (const std::system_error&) {  // the system limits the number of threads: the threads that started do the work
   }
   work();
   for (std::thread& thread : threads) thread.join();

@@ -25,11 +25,11 @@ struct FileStamp {
   }
 };
 
-// Computes the stamps of files. The part of a file that its digest covers depends only on the number of files, so that even many
-// files are read quickly:
-//   up to 256 files     files up to 1 MiB whole; of larger ones 64 KiB at the head, 64 KiB at the tail, 16 samples of 8 KiB
-//   up to 4,096 files   files up to 64 KiB whole; of larger ones 16 KiB, 16 KiB and 8 samples of 4 KiB
-//   more                files up to 12 KiB whole; of larger ones 4 KiB, 4 KiB and one sample of 4 KiB in the middle
+// Computes the stamps of files. What a digest covers depends only on the number of files and the size of the file, so that even
+// many files are read quickly:
+//   up to 256 files     a file up to 1 MiB: all; a larger file: the first 64 KiB, the last 64 KiB, 16 samples of 8 KiB
+//   up to 4,096 files   a file up to 64 KiB: all; a larger file: the first 16 KiB, the last 16 KiB, 8 samples of 4 KiB
+//   more files          a file up to 12 KiB: all; a larger file: the first 4 KiB, the last 4 KiB, 4 KiB in the middle
 // The samples are equally spaced. If a file is not covered whole and keeps its size, a changed byte outside the samples is NOT
 // noticed. Does not throw for a file that can't be read (see FileStamp::digest). Uses several threads if there are many files.
 [[nodiscard]] std::vector<FileStamp> stamps_of(std::span<const std::filesystem::path> files);

@@ -23,7 +23,7 @@ std::vector<std::string> names_in(const stdfs::path& folder) {
   }
 }
 
-// Millrace writes this file next to each data set that it generates, so it is not the user's data.
+// Millrace writes this file next to each data set that it generates, so the file is not the user's data.
 constexpr auto kTruth = "truth.json";
 
 // Returns true for files and folders that systems and programs create, not the user.

@@ -12,7 +12,7 @@ namespace millrace::data {
 
 struct FilesFound {
   std::vector<std::filesystem::path> files;
-  std::string left_out;  // a line for the user: how many files are skipped, and the names of the first; "" if no file is skipped
+  std::string left_out;  // a line for the user: the number and the first names of skipped files; "" if no file is skipped
 };
 // Finds the files of `folder` whose names end in one of `endings` (such as ".nii.gz" or ".png", also in upper case), sorted by
 // name. A link counts as its target. Hidden files, subfolders and __MACOSX are skipped. Throws DataError if the folder can't be

@@ -26,11 +26,11 @@ class Image {
 
   [[nodiscard]] const PictureSize& size() const noexcept { return size_; }  // size after rotation
   [[nodiscard]] const format::PictureSigns& signs() const noexcept { return signs_; }
-  // Returns the largest factor of 1, 2, 4 and 8 by which decoding can reduce the image so that at least `height` rows and
+  // Returns the largest of the factors 1, 2, 4 and 8 by which decoding can reduce the image so that at least `height` rows and
   // `width` columns remain. The factor is always 1 for PNG.
   [[nodiscard]] int largest_reduction(std::int64_t height, std::int64_t width) const noexcept;
   // Decodes `part` of the image, reduced by the factor `reduction`, into `out`: height * width * channels bytes, channels last.
-  // May be called once for each object. Throws DataError if the file is damaged or truncated.
+  // May be called only once for each Image. Throws DataError if the file is damaged or truncated.
   void decode(Pixels pixels, int reduction, const PicturePart& part, std::span<std::byte> out);
 
  private:
@@ -54,7 +54,7 @@ struct PicturesSeen {
     std::filesystem::path first;
   };
   std::int64_t all = 0, looked_at = 0;
-  Some turned, transparent, deep;  // such files among those that were looked at
+  Some turned, transparent, deep;  // of the pictures looked at: those that are rotated, have transparency, have 16 bits
   PictureSize least, greatest;     // smallest and largest height and width after rotation; 0 if no size could be read
 };
 // Looks at the headers of at most `most` files, evenly spread over all files.

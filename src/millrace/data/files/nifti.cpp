@@ -38,8 +38,8 @@ std::vector<std::byte> head_of(const InputFile& file, std::uint64_t limit) {
     file.read(0, head);
     return head;
   }
-  // Reads enough compressed bytes: compressed data is hardly ever longer than its content, and gzip's own header may have a name
-  // and 64 kB of extra fields.
+  // Reads enough compressed bytes for `limit` bytes of content: compressed data is hardly ever longer than its content, and
+  // gzip's own header may have a name and 64 kB of extra fields.
   std::vector<std::byte> packed(std::min(file.size(), 2 * limit + (std::uint64_t{1} << 17U)));
   file.read(0, packed);
   std::vector<std::byte> head(std::min(limit, file.size() * format::kDeflateMostExpansion));
@@ -80,7 +80,7 @@ bool is_image_half(const std::filesystem::path& path) {
 template <class Take>
 void walk(const Shape& shape, std::size_t element, std::span<const std::int64_t> offset, std::span<const std::int64_t> size,
           const Take& take) {
-  // Finds the last axes that are read completely, because their elements are contiguous.
+  // Finds the last axes that are read completely; the elements along these axes are contiguous.
   std::size_t axis = shape.size();
   std::uint64_t below = element;
   while (axis > 0 && size[axis - 1] == shape[axis - 1]) below *= static_cast<std::uint64_t>(shape[--axis]);
@@ -173,7 +173,7 @@ bool is_nifti(const std::filesystem::path& path) {
   if (is_named_otherwise) return false;
   try {
     return detail::has_nifti_magic(head_of(file, detail::kNifti2Bytes));
-  } catch (const DataError&) {  // not thrown: the file counts as no NIfTI file, because its gzip data is damaged
+  } catch (const DataError&) {  // not thrown again: the file counts as no NIfTI file, because its gzip data is damaged
     return false;
   }
 }
@@ -190,8 +190,8 @@ NiftiFile::NiftiFile(const std::filesystem::path& path) : path_(path) {
   const std::uint64_t most = gzip ? voxels.size() * format::kDeflateMostExpansion : voxels.size();
   if (header_.voxel_offset > most || header_.voxel_bytes > most - header_.voxel_offset) {
     refuse(voxels, "voxels of " + to_text(header_.shape) + ' ' + std::string(name_of(header_.dtype)) + " end at byte " +
-                       std::to_string(header_.voxel_offset + header_.voxel_bytes) + ", the file " +
-                       (gzip ? "can't hold more than " : "has ") + std::to_string(most) + ": it was cut off");
+                       std::to_string(header_.voxel_offset + header_.voxel_bytes) + ", but the file " +
+                       (gzip ? "can't hold more than " : "has only ") + std::to_string(most) + " bytes: it was cut off");
   }
   const std::uint64_t end = header_.pair ? (is_gzip(*head_) ? std::uint64_t{1} << 24U : head_->size()) : header_.voxel_offset;
   head = head_of(*head_, end);

@@ -25,16 +25,16 @@ namespace millrace::data {
 struct NiftiHeader {
   struct Extension {
     std::int32_t code = 0;     // kind of content of the extension: 4 = AFNI, 6 = a comment, ...
-    std::uint64_t offset = 0;  // where the extension's content begins in the header file, after decompression
+    std::uint64_t offset = 0;  // byte of the decompressed header file at which the extension's content begins
     std::uint64_t bytes = 0;
   };
 
-  int version = 1;       // 1 or 2
+  int version = 1;       // version of the NIfTI format: 1 or 2
   bool pair = false;     // true: the voxels are in a separate file (.img)
   bool swapped = false;  // true: the byte order is not this machine's
   DType dtype = DType::i16;
   Shape shape;                     // slowest axis first: [t,z,y,x]
-  std::uint64_t voxel_offset = 0;  // where the voxels begin in the file that has them, after decompression
+  std::uint64_t voxel_offset = 0;  // byte of the decompressed file at which the voxels begin
   std::uint64_t voxel_bytes = 0;
   // value = stored * slope + intercept. If the stored slope is 0 or not finite, there is no scaling: slope is then 1 and
   // intercept 0.
@@ -45,8 +45,8 @@ struct NiftiHeader {
   std::int16_t qform_code = 0, sform_code = 0;  // as stored, but a code that the standard does not have becomes 0
   std::array<double, 6> qform{};                // as stored: b, c and d of the quaternion, then the offsets along x, y and z
   // Maps the voxel (i, j, k, 1), along x, y, z, to millimetres; stored row by row. The matrix is taken from the sform, else from
-  // the qform, else from the voxel sizes, with the volume's centre as origin and x flipped, as nibabel does. (A negative voxel
-  // size counts as positive, 0 counts as 1.)
+  // the qform, else from the voxel sizes. In the last case the volume's centre is the origin and x is flipped, as in nibabel. (A
+  // negative voxel size counts as positive, 0 counts as 1.)
   std::array<std::array<double, 4>, 4> affine{};
   std::uint8_t units = 0;  // xyzt_units as stored: 2 = mm, 8 = s, ...
   std::string description;
@@ -79,7 +79,7 @@ class NiftiFile {
   void read(std::span<const std::int64_t> offset, std::span<const std::int64_t> size, std::span<std::byte> out) const;
   // Reads the same block as read(), scaled in double and rounded to float. Throws DataError for complex voxels.
   void read_scaled(std::span<const std::int64_t> offset, std::span<const std::int64_t> size, std::span<float> out) const;
-  // Reads all voxels. `passed_over` gets the numbers of the bytes that follow the voxels in their file.
+  // Reads all voxels. `passed_over` receives the numbers of ignored bytes that follow the voxels.
   void read(std::span<std::byte> out, format::PassedOver* passed_over = nullptr) const;
   void read_scaled(std::span<float> out) const;
 
@@ -93,8 +93,8 @@ class NiftiFile {
   NiftiHeader header_;
 };
 
-// Like read() and read_scaled(), but cut the block out of a whole volume in memory, as read() returns one. Dtype, shape and
-// scaling are those of `header`. cut_scaled() needs a dtype that is not complex.
+// Like read() and read_scaled(), but these functions cut the block out of `voxels`, which holds the whole volume as read()
+// returns it. Dtype, shape and scaling are those of `header`. cut_scaled() needs a dtype that is not complex.
 void cut(const NiftiHeader& header, std::span<const std::byte> voxels, std::span<const std::int64_t> offset,
          std::span<const std::int64_t> size, std::span<std::byte> out);
 void cut_scaled(const NiftiHeader& header, std::span<const std::byte> voxels, std::span<const std::int64_t> offset,

@@ -211,14 +211,14 @@ TEST_F(NiftiTest, HostileHeadersAreRefusedWithAReason) {
       {with(40, std::int16_t{-1}), "dim[0] is -1, expected 1 to 7"},
       {with(42, std::int16_t{0}), "dim[1] is 0, expected at least 1"},
       {with(44, std::int16_t{-5}), "dim[2] is -5, expected at least 1"},
-      {with(42, std::int16_t{32767}), "end at byte 131420, the file has 360: it was cut off"},
+      {with(42, std::int16_t{32767}), "end at byte 131420, but the file has only 360 bytes: it was cut off"},
       {with(108, kNan), "vox_offset is nan, expected a whole number of at least 352"},
       {with(108, kInf), "vox_offset is inf"},
       {with(108, -352.0F), "vox_offset is -352"},
       {with(108, 348.0F), "vox_offset is 348"},
       {with(108, 352.5F), "vox_offset is 352.5"},
       {with(108, 3e38F), "vox_offset is 3e+38"},
-      {with(108, 361.0F), "end at byte 369, the file has 360"},
+      {with(108, 361.0F), "end at byte 369, but the file has only 360 bytes"},
       {with(108, 1e14F), "it was cut off"},
       {with(70, std::int16_t{0}), "datatype 0 is not supported"},
       {with(70, std::int16_t{128}), "datatype 128"},
@@ -226,7 +226,7 @@ TEST_F(NiftiTest, HostileHeadersAreRefusedWithAReason) {
       {with(70, std::int16_t{-4}), "datatype -4"},
       {with(72, std::int16_t{8}), "bitpix is 8, expected 16 for i16"},
       {with(116, kInf), "scl_slope is 1, but scl_inter is not finite"},
-      {good.substr(0, 359), "end at byte 360, the file has 359: it was cut off"},
+      {good.substr(0, 359), "end at byte 360, but the file has only 359 bytes: it was cut off"},
   };
   for (const Case& c : cases) {
     put(path_, c.file);

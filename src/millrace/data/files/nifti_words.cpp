@@ -142,7 +142,7 @@ std::string voxel_text(const NiftiHeader& header) {
     const bool there = axis < header.shape.size();
     of_header[axis] = there ? detail::voxel_size(header.pixdim[axis + 1]) : 1;
     of_affine[axis] = length_of_column(header, axis);
-    constexpr double kSame = 1e-3;  // sizes are equal up to this share, above the rounding of a header's f32
+    constexpr double kSame = 1e-3;  // sizes count as equal if they differ by at most this share, which exceeds f32 rounding
     differs = differs || !(std::abs(of_affine[axis] - of_header[axis]) <= kSame * of_header[axis]);
   }
   const std::string unit = length_unit(header);

@@ -268,7 +268,7 @@ std::optional<TextTokens> from_cache(const std::filesystem::path& file, const Te
     result.tokenizer = options.tokenizer ? options.tokenizer : Tokenizer::from_json(notes.at("tokenizer"));
     if (static_cast<std::uint64_t>(result.tokenizer->vocab_size()) != result.tokens->vocab_size()) return std::nullopt;
     const bool has_nul = result.tokenizer->characters().find(U'\0') != std::u32string::npos;
-    if (!options.tokenizer && has_nul) return std::nullopt;  // made from a file that is not text; it is refused now
+    if (!options.tokenizer && has_nul) return std::nullopt;  // made from a file that is not text; such files are refused now
     result.characters = notes.at("characters").get<std::int64_t>();
     result.unknown = notes.at("unknown").get<std::int64_t>();
     result.notices = notes.at("notices").get<std::vector<std::string>>();

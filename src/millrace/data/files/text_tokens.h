@@ -22,7 +22,7 @@ struct TextOptions {
   std::vector<std::filesystem::path> sources;  // UTF-8 files, in order; a byte-order mark at the beginning is removed
   TokenizerKind kind = TokenizerKind::basic;   // if `tokenizer` is null: the kind of tokenizer that is made
   VocabularyFrom vocabulary_from = VocabularyFrom::all;
-  std::shared_ptr<const Tokenizer> tokenizer;  // used as it is, such as that of a resumed run; null = make a tokenizer
+  std::shared_ptr<const Tokenizer> tokenizer;  // an existing tokenizer, such as that of a resumed run; null = make a tokenizer
   bool end_between_sources = false;            // true: puts an end token between two sources
   std::filesystem::path cache_folder;          // folder of the token file; empty = there is none, and the tokens stay in memory
   bool writes_cache = true;                    // false: a token file that exists is used, but none is written
@@ -43,7 +43,7 @@ struct TextTokens {
 // What was found when a text was read.
 struct TextSeen {
   std::int64_t files = 0, marks = 0;                        // numbers of files and of byte-order marks; the marks are removed
-  std::int64_t line_feeds = 0, both = 0, lone_returns = 0;  // line ends: all "\n"; the "\n" in "\r\n"; lone "\r"
+  std::int64_t line_feeds = 0, both = 0, lone_returns = 0;  // numbers of "\n", of "\n" in "\r\n", and of "\r" without "\n"
   std::int64_t characters = 0;
 };
 // Reads a whole file and returns what was found. Throws DataError if the file is empty or is not UTF-8 text.

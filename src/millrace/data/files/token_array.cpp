@@ -134,7 +134,7 @@ class FileTokens final : public TokenArray {
     const std::uint64_t documents_at = token_end + padding_after(token_end);
     const std::uint64_t notes_at = documents_at + footer.documents * 8;
     if (notes_at + footer.notes_bytes + sizeof(Footer) != file_.size())
-      damaged("counts that do not add up to its size", "footer");
+      damaged("counts that do not add up to the size of the file", "footer");
     size_ = static_cast<std::int64_t>(footer.tokens);
     load_notes(notes_at, footer);
     load_documents(token_end, documents_at, footer);
@@ -145,8 +145,8 @@ class FileTokens final : public TokenArray {
     token_bytes_ = token_bytes;
     vocab_size_ = vocab_size;
     if (file_.size() % token_bytes != 0) {
-      throw DataError({.what = name_ + " has " + with_commas(static_cast<std::int64_t>(file_.size())) + " bytes, tokens take " +
-                               std::to_string(token_bytes) + " each",
+      throw DataError({.what = name_ + " has " + with_commas(static_cast<std::int64_t>(file_.size())) +
+                               " bytes, but each token takes " + std::to_string(token_bytes),
                        .where = "",
                        .next = "the file is cut off or its tokens have another size"});
     }
@@ -157,9 +157,10 @@ class FileTokens final : public TokenArray {
     if (has_wider_ids()) {
       throw DataError(
           {.what = name_ + " seems to hold ids of more than " + std::to_string(token_bytes) +
-                   " bytes: every second one that is read is 0",
+                   " bytes: every second id that is read is 0",
            .where = "",
-           .next = "say the size in which it was written, 2 or 4, or write it again: ids.astype('<u2').tofile(FILE)"});
+           .next =
+               "give the size of the ids in the file, 2 or 4 bytes, or write the file again: ids.astype('<u2').tofile(FILE)"});
     }
     fingerprint_ = "tokens " + std::to_string(size_) + " x " + std::to_string(token_bytes) + " crc32c " + std::to_string(crc);
   }
@@ -179,7 +180,7 @@ class FileTokens final : public TokenArray {
   [[noreturn]] void damaged(const std::string& what, const std::string& where) const {
     throw DataError({.what = name_ + " is not a valid token file: it has " + what,
                      .where = where,
-                     .next = "remove it; a file in a cache folder is made again from its sources"});
+                     .next = "remove the file; in a cache folder it is made again from its sources"});
   }
 
   // Refuses a file whose first bytes are a header. The header's bytes would be learned as ids, and would shift or split all

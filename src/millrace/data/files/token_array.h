@@ -67,7 +67,7 @@ class TokenArray {
 class TokenFileWriter {
  public:
   TokenFileWriter(Fs& fs, const std::filesystem::path& path,
-                  std::uint64_t vocab_size);  // up to 65,536 a token takes 2 bytes, above that 4 bytes
+                  std::uint64_t vocab_size);  // a token takes 2 bytes if this is at most 65,536, else 4 bytes
 
   void begin_document() { documents_.push_back(count_); }
   void append(std::span<const std::uint32_t> tokens);

@@ -26,7 +26,7 @@ class HostArena final : public Arena {
  public:
   std::byte* allocate(std::size_t bytes) override {
     const std::size_t size = rounded(bytes);
-    // may_map() is not asked about small blocks, which may use the reserved address space.
+    // Small blocks are mapped without asking may_map(), because they may use the space that keep_address_space() reserved.
     const bool fits = size >= bytes && (size < kHugePage || may_map(size));
     void* memory = fits ? ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) : MAP_FAILED;
     if (memory == MAP_FAILED) {

@@ -40,9 +40,8 @@ void check_parts(const Source& source, const std::string& name) {
 }  // namespace
 
 void refuse_drawn_rows(const std::string& name) {
-  throw ConfigError(Message{.what = label(name) +
-                                    " draws random numbers in read(): a cache of its rows would freeze them after the "
-                                    "first epoch",
+  throw ConfigError(Message{.what = label(name) + " draws random numbers in read(): a cache of its rows would repeat the numbers "
+                                                  "of the first epoch",
                             .where = "keeps() of its source, which says Keeps::rows",
                             .next = "return Keeps::parts and draw in finish(), or return Keeps::nothing"});
 }

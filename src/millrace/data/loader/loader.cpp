@@ -54,10 +54,10 @@ void check(const Pipeline& pipeline, const LoaderOptions& options) {
   at_least_one(options.batch_size, "data.batch_size");
   at_least_one(options.prefetch, "data.prefetch");
   if (options.readers < -1 || options.readers > 1024) {
-    refuse("data.workers is " + std::to_string(options.readers), "data.workers", "set it to auto, or from 0 to 1024");
+    refuse("data.workers is " + std::to_string(options.readers), "data.workers", "set it to auto, or to a number from 0 to 1024");
   }
   if (!(options.max_bad_fraction >= 0 && options.max_bad_fraction <= 1)) {
-    refuse("the greatest fraction of bad samples is " + significant(options.max_bad_fraction, 6), "data.max_bad_fraction",
+    refuse("the allowed fraction of bad samples is " + significant(options.max_bad_fraction, 6), "data.max_bad_fraction",
            "set it between 0 and 1");
   }
   MR_CHECK(options.world_size >= 1 && options.rank >= 0 && options.rank < options.world_size, "rank lies outside the world");
@@ -104,7 +104,7 @@ struct Loader::Impl {
       refuse("no batch is left of " + options.called + ": " + with_commas(work->samples()) + " samples, batch size " +
                  with_commas(options.batch_size) +
                  (options.world_size > 1 ? " on each of " + std::to_string(options.world_size) + " ranks" : "") +
-                 ", and drop_last drops the incomplete one",
+                 ", and drop_last drops the incomplete batch",
              "data.drop_last", "lower data.batch_size, or set data.drop_last=false");
     }
     if (options.max_buffer_bytes == 0) options.max_buffer_bytes = detail::usual_buffer(work->slot_bytes());
@@ -188,7 +188,7 @@ struct Loader::Impl {
     const std::uint64_t bytes = work->slot_bytes() * (engine->slots() + 1);
     if (bytes > options.max_buffer_bytes) {
       throw DataError({.what = std::to_string(lent) + " batches are kept, and one more would enlarge the loader's buffer to " +
-                               human_bytes(static_cast<double>(bytes)) + " of at most " +
+                               human_bytes(static_cast<double>(bytes)) + ", above the limit of " +
                                human_bytes(static_cast<double>(options.max_buffer_bytes)),
                        .where = place(batch),
                        .next = "release batches, or clone the tensors that are to be kept"});
@@ -375,11 +375,11 @@ struct Loader::Impl {
     data_check = saved.is_null() ? detail::DataCheck::unknown : detail::DataCheck::same;
     if (saved.is_null())
       return report(
-          "the snapshot was made by an earlier version that did not record its data: the run resumes with the present data, "
+          "an earlier version made the snapshot and did not record which data it used: the run resumes with the present data, "
           "which could not be compared");
     const detail::DataChanges changes = detail::changes_since(saved, identity());
     if (changes.differ.empty()) {
-      if (!changes.renamed.empty()) report(called + " has other names and the same content: " + detail::joined(changes.renamed));
+      if (!changes.renamed.empty()) report(called + " has new names, but the same content: " + detail::joined(changes.renamed));
       return;
     }
     const std::string what = called + " has changed since the run began: " + detail::joined(changes.differ);
@@ -417,7 +417,7 @@ struct Loader::Impl {
   double probe_seconds = 0;  // seconds that choosing the number of readers spent in read()
   std::optional<detail::Engine<BatchWork>> engine;
   std::uint64_t epoch = 0;
-  std::uint64_t batch = 0;  // number of the next batch in the epoch; batches_per_epoch = next() reports the epoch's end
+  std::uint64_t batch = 0;  // number of the next batch in the epoch; if it is batches_per_epoch, next() reports the epoch's end
   std::uint64_t bad_in_epoch = 0;
   std::uint64_t reported_in_epoch = 0;
   detail::Quarantine quarantine;

@@ -30,14 +30,14 @@ class Arena {
 };
 
 struct LoaderOptions {
-  // A rank's rows in a batch. This is the number from each data set that sets no batch size of its own; with Grouping::mix, the
-  // number from all data sets together.
+  // The number of a rank's rows in a batch: from each data set that sets no batch size of its own or, with Grouping::mix, from
+  // all data sets together.
   std::int64_t batch_size = 1;
   bool shuffle = false;
   bool drop_last = false;
   std::uint64_t seed = 0;
   int cores = 0;     // number of cores that the process of this loader uses; 0 = all that the process may run on
-  int readers = -1;  // number of reader threads; 0 = the calling thread reads; -1 = choose: see Loader::readers_reason
+  int readers = -1;  // number of reader threads; 0 = the calling thread reads; -1 = automatic: see Loader::readers_reason
   int prefetch = 2;  // number of batches that are ready before the consumer asks for them, at least 1
   int rank = 0;
   int world_size = 1;
@@ -47,14 +47,14 @@ struct LoaderOptions {
   double max_bad_fraction = 0.001;
   std::uint64_t max_buffer_bytes = 0;  // limit for the bytes of all slots; 0 = 1 GiB, or three batches if they are larger
   bool accepts_changed = false;        // value of data.accept_changed; see Loader::check_data
-  // While the consumer waits, raises the number of batches ahead, and also the number of readers if the loader chose it. The
-  // bits of the batches do not change.
+  // True: while the consumer waits, the loader raises the number of batches ahead, and also the number of readers if the loader
+  // chose that number. The bits of the batches do not change.
   bool adapts = true;
-  bool looks_ahead = true;                       // announces reads to sources that use it: see Source::looks_ahead
+  bool looks_ahead = true;                       // announces reads to sources that use announcements: see Source::looks_ahead
   std::string called = "the data set";           // how messages call the data, for example "the validation data"
   std::shared_ptr<Arena> arena;                  // null = Arena::host()
   std::function<void(const std::string&)> warn;  // gets each warning, as a line; null = warnings are dropped
-  std::function<void(const std::string&)> note;  // gets a line for each choice of the loader that changes
+  std::function<void(const std::string&)> note;  // gets a line when the loader changes one of its choices
 };
 
 // A batch in host memory. It owns its slot: destroying the batch, on any thread, returns the slot to the loader.
@@ -75,9 +75,10 @@ struct HostBatch {
   std::shared_ptr<void> slot;  // owns the memory; a copy keeps the memory alive
 };
 
-// The order of an epoch is a permutation selected by (seed, epoch); if a data set repeats, also by the round. It takes O(1)
-// memory, and any position can be computed directly. Weighted draws are a function of (seed, epoch, position) too. Rank r of w
-// takes rows [r*b, (r+1)*b) of each global batch of w*b rows. The same options give the same bytes for any number of readers.
+// The order of an epoch is a permutation selected by (seed, epoch); if a data set is repeated within an epoch, also by the
+// number of the repetition. The order takes O(1) memory, and any position can be computed directly. Weighted draws are a
+// function of (seed, epoch, position) too. Rank r of w takes rows [r*b, (r+1)*b) of each global batch of w*b rows. The same
+// options give the same bytes for any number of readers.
 //   last batch     without drop_last the last, smaller batch is divided among the ranks in order, as evenly as possible; all
 //                  ranks have the same number of batches, and a rank gets no rows if there are fewer rows than ranks
 //   grouped        Grouping says how long an epoch is and what a group holds; with drop_last each group is full or empty,
@@ -101,7 +102,7 @@ class Loader {
     std::uint64_t bad_samples = 0;
     double wait_seconds = 0;      // time that next() has waited
     double read_seconds = 0;      // time inside Source::read, summed over readers
-    double read_cpu_seconds = 0;  // CPU time of these reads; else they waited for a disk, network or core
+    double read_cpu_seconds = 0;  // CPU time in read_seconds; in the rest, readers waited for a disk, a network or a core
   };
 
   // A file whose reads took much longer than usual.
@@ -111,8 +112,8 @@ class Loader {
     double excess_seconds = 0;  // seconds by which the slow reads of the file exceeded the usual time
     double usual_seconds = 0;   // seconds that a sample usually takes
     std::uint64_t quick = 0;    // approximate number of reads of this file at the usual speed since its first slow read
-    std::string worst;          // the place that its slowest read was about, from Source::describe()
-    double worst_seconds = 0;   // seconds for a sample in the slowest read
+    std::string worst;          // what the slowest read of the file read, as Source::describe() gives it
+    double worst_seconds = 0;   // seconds per sample in the slowest read
   };
 
   // Throws ConfigError if an epoch would have no batch, or if a data set breaks its promise to a cache (see Keeps).
@@ -130,12 +131,12 @@ class Loader {
   // next() then reads the batch itself.
   [[nodiscard]] bool wait(std::chrono::milliseconds most);
   [[nodiscard]] std::uint64_t epoch() const noexcept;             // returns the epoch of the next batch
-  [[nodiscard]] std::int64_t batches_per_epoch() const noexcept;  // number of batches on each rank
-  [[nodiscard]] std::int64_t samples_per_epoch() const noexcept;  // number over all data sets and ranks
+  [[nodiscard]] std::int64_t batches_per_epoch() const noexcept;  // number of batches in an epoch, equal on all ranks
+  [[nodiscard]] std::int64_t samples_per_epoch() const noexcept;  // number of samples, over all data sets and ranks
   // The state is {fingerprint, seed, epoch, next batch, quarantine}; only the quarantine grows. load_state() throws
   // SnapshotError if fingerprint, batch size or seed differ; the message has both values. If check_data() has accepted changed
-  // data, the next load_state() resumes at that batch, or at the end of the epoch if there are fewer batches now. It then
-  // empties the quarantine, because the numbers in it may mean other samples now.
+  // data, the next load_state() resumes at the saved batch, or at the end of the epoch if there are fewer batches now. It then
+  // empties the quarantine, because the numbers in the quarantine may mean other samples now.
   [[nodiscard]] Json state() const;
   void load_state(const Json& state);
   // Returns the identity of the data: for each data set its fingerprint and the names, sizes and digests of its files (see

@@ -236,7 +236,7 @@ TEST(Loader, damaged_states_are_refused) {
   EXPECT_EQ(with("epoch", "x"), "\"epoch\" of the loader's state is \"\\\"x\\\"\"");
   EXPECT_EQ(with("epoch", -1), "\"epoch\" of the loader's state is \"-1\"");
   EXPECT_THAT(with("epoch", std::uint64_t{1} << 63U), HasSubstr("is at batch 0 of epoch 9223372036854775808"));
-  EXPECT_THAT(with("next_batch", 7), HasSubstr("is at batch 7 of epoch 0, an epoch has 6 batches"));
+  EXPECT_THAT(with("next_batch", 7), HasSubstr("is at batch 7 of epoch 0, but an epoch has 6 batches"));
   EXPECT_THAT(with("version", 2), HasSubstr("version 2"));
   EXPECT_THAT(with("quarantine", Json::array({Json::array({0, 99})})), HasSubstr("sample 99 of data set 0"));
   EXPECT_THAT(with("quarantine", Json::array({1})), HasSubstr("not [data set, sample]"));
@@ -296,7 +296,7 @@ TEST(Loader, a_consumer_that_keeps_most_batches_is_named) {
   options.prefetch = 8;
   Loader loader(counting(100), options);
   for (std::array<HostBatch, 6> kept; auto batch = loader.next();) kept.at(batch->index % 6) = std::move(*batch);
-  EXPECT_THAT(warnings, testing::MatchesRegex("the recipe holds [4-7] of the loader's [0-9]+ batches, and the readers wait .*"));
+  EXPECT_THAT(warnings, testing::MatchesRegex("the recipe holds [4-7] of the loader's [0-9]+ batches, so the readers wait .*"));
 }
 
 TEST(Loader, a_consumer_that_keeps_more_than_the_budget_is_stopped) {
@@ -329,7 +329,7 @@ TEST(Loader, mistakes_in_options_are_named) {
   options.batch_size = 8;
   options.drop_last = true;
   EXPECT_EQ(what(counting(5), options),
-            "no batch is left of the data set: 5 samples, batch size 8, and drop_last drops the incomplete one");
+            "no batch is left of the data set: 5 samples, batch size 8, and drop_last drops the incomplete batch");
   options.drop_last = false;
   options.max_buffer_bytes = 300;
   EXPECT_EQ(what(counting(5), options), "one batch takes 192 B, and two must fit into the loader's buffer of 300 B");

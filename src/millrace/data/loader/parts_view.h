@@ -8,14 +8,15 @@
 
 namespace millrace::data::detail {
 
-// With Keeps::rows a part is a row of a sample: the row's fields in order, each aligned to 16 bytes. With Keeps::parts a part is
-// a part of the source. The functions mean the same as those of Source. If keeps() is false, no other function may be called.
+// With Keeps::rows a part is a row of a sample: the row's fields in order, each aligned to 16 bytes. With Keeps::parts the parts
+// are those of the source. The functions mean the same as those of Source. If keeps() is false, no other function may be called.
 class PartsView {
  public:
   // Throws ConfigError if the source breaks its promise: see check_keeping().
   explicit PartsView(std::shared_ptr<const Source> source);
 
-  // Returns the keeps() of a source that wraps this source: parts if this view has parts, else keeps() of this source.
+  // Returns what keeps() of a source that wraps this source should return: Keeps::parts if this view has parts, else the value
+  // of this source.
   [[nodiscard]] Keeps wrapped() const noexcept { return keeps() ? Keeps::parts : keeps_; }
   [[nodiscard]] bool keeps() const noexcept { return is_cacheable(keeps_); }
   [[nodiscard]] std::int64_t parts() const;

@@ -26,10 +26,10 @@ class SlowReads {
   static constexpr std::int64_t kNanoseconds = 1'000'000;  // a slow read also takes at least this much longer
   static constexpr std::int64_t kFirst = 8;                // rows that must be read before a usual time is known
   static constexpr std::size_t kMost = 256;                // the most files that are recorded
-  static constexpr std::uint64_t kLooks = 8;               // of this many quick reads one counts, for all of them
+  static constexpr std::uint64_t kLooks = 8;               // one of this many quick reads is recorded, and counts for all
 
-  // Records a read of `rows` rows from the source itself, not from a cache. `where` returns the place of the read if it is slow,
-  // as Source::describe() gives it.
+  // Records a read of `rows` rows from the source itself, not from a cache. `where` returns the place of the read, as
+  // Source::describe() gives it; it is called for slow reads and, after the first slow read, for some quick reads.
   void note(std::int64_t nanoseconds, std::int64_t rows, const std::function<std::string()>& where) noexcept;
   [[nodiscard]] std::vector<Loader::SlowFile> files() const;  // sorted, the slowest file first
 

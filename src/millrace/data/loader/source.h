@@ -21,7 +21,7 @@ namespace millrace::data {
 // What happens if a sample can't be read: fail ends the run; skip leaves the sample out; substitute takes another sample
 // instead; quarantine also takes another sample, and never reads the bad one again.
 enum class BadSamples : std::uint8_t { fail, skip, substitute, quarantine };
-// Returns the most samples of `all` that may be bad if `fraction` is the limit (data.max_bad_fraction). One bad sample is always
+// Returns how many of `all` samples may be bad if `fraction` is the limit (data.max_bad_fraction). One bad sample is always
 // allowed unless the fraction is 0.
 [[nodiscard]] double most_bad(double fraction, std::int64_t all) noexcept;
 // Returns the smallest fraction, with four decimals, that allows `bad` samples of `all`.
@@ -60,7 +60,7 @@ class ReadRandom {
     other.drawn_ = drawn_;
     return other;
   }
-  // Returns the same streams. `drawn` becomes true when a number is drawn, and must outlive the call.
+  // Returns the same streams. `drawn` becomes true when a number is drawn from them; `drawn` must outlive the returned object.
   [[nodiscard]] ReadRandom watched(bool& drawn) const noexcept {
     ReadRandom same = *this;
     same.drawn_ = &drawn;
@@ -78,7 +78,7 @@ class ReadRandom {
 // What a cache may keep of a data set (see cache/cached_source.h). A part is the unit of Source::keeps().
 enum class Keeps : std::uint8_t {
   nothing,  // read() makes each sample anew, and a cache must not keep it
-  memory,   // the source holds its data in memory, or has its files mapped into it: a read is a copy, and a cache saves nothing
+  memory,   // the source holds its data or its mapped files in memory: a read is a copy, so a cache gains nothing
   rows,     // the rows that read() wrote. read() draws no random numbers; loader and cache refuse a source whose read() does
   parts     // the parts that load() writes; finish() makes rows of them and may draw random numbers
 };
@@ -106,9 +106,9 @@ class Source {
   // generating function. The text is part of the loader's state, so that a resume with other data is noticed. It must not depend
   // on paths, times and the content of files: data may be moved, and stamps() covers content.
   [[nodiscard]] virtual std::string fingerprint() const = 0;
-  // Returns the stamps of the files' content, in the order of the samples that the files give: usually `return
-  // stamps_of(files_)`. Called once when a snapshot is saved or resumed from. An empty vector means that fingerprint()
-  // identifies the data completely.
+  // Returns a stamp of each file's content, with the files in the order of their samples: usually `return stamps_of(files_)`.
+  // Called once when a snapshot is saved or resumed from. An empty vector means that fingerprint() identifies the data
+  // completely.
   [[nodiscard]] virtual std::vector<FileStamp> stamps() const { return {}; }
   // Returns how many samples a ticket (the work that a reader takes at once) should have: many if reading a sample is cheap, 1
   // for files that are decoded.
@@ -124,8 +124,9 @@ class Source {
   // the values have no names.
   [[nodiscard]] virtual std::vector<std::string> value_names(std::string_view /*field*/) const { return {}; }
 
-  // If looks_ahead() is true, reader threads call will_need() once for (nearly) every sample, some batches before it is read and
-  // with the randomness of that read. will_need() is for advice to the system (posix_fadvise); it must neither wait nor throw.
+  // If looks_ahead() is true, reader threads call will_need() once for (nearly) every sample, some batches before the sample is
+  // read and with the random numbers of that read. will_need() is for advice to the system (posix_fadvise); it must neither wait
+  // nor throw.
   [[nodiscard]] virtual bool looks_ahead() const { return false; }
   virtual void will_need(std::span<const std::int64_t>, const ReadRandom&) const noexcept {}
 
@@ -141,8 +142,8 @@ class Source {
   virtual void parts_of(std::int64_t index, const ReadRandom&, std::span<std::int64_t> parts) const { parts[0] = index; }
   [[nodiscard]] virtual std::size_t part_bytes(std::int64_t) const { return 0; }     // bytes that load() writes, at least 1
   virtual void load(std::int64_t /*part*/, std::span<std::byte> /*bytes*/) const {}  // throws the errors of read()
-  // For a cache on disk. Returns the byte ranges of the sample's part number `which` that finish() will read, given the same
-  // random numbers. The ranges are sorted and do not overlap. An empty vector means the whole part.
+  // For a cache on disk. Returns the byte ranges that finish() will read, given the same random numbers, from part number
+  // `which` of the sample. The ranges are sorted and do not overlap. An empty vector means the whole part.
   [[nodiscard]] virtual std::vector<PartRange> looks_at(std::int64_t /*index*/, std::size_t /*which*/, const ReadRandom&) const {
     return {};
   }
@@ -157,9 +158,9 @@ class Source {
 };
 
 // The weights of a data set's samples in an epoch. The vector has size() finite numbers >= 0, at least one above 0; samples are
-// drawn with replacement in proportion to them. An empty vector: that epoch is a permutation, which has each sample once. Must be
-// a pure function, because a resumed run and every rank call it again. Called in any thread, one to a few times in an epoch. An
-// exception ends the run.
+// drawn with replacement in proportion to them. If the vector is empty, that epoch has each sample once, in shuffled order. Must
+// be a pure function, because a resumed run and every rank call it again. Called in any thread, one to a few times in an epoch.
+// An exception ends the run.
 using SampleWeights = std::function<std::vector<float>(std::uint64_t epoch)>;
 
 // A data set of a pipeline. batch_size and weight are for pipelines of several data sets: see Grouping.
@@ -168,7 +169,7 @@ struct Dataset {
   std::shared_ptr<const Source> source;
   std::optional<std::int64_t> batch_size = {};  // rows of a rank in a batch; default: Pipeline::batch_size. Not used in a mix
   std::optional<double> weight = {};            // share of a mix's rows; default 1 if another data set has a weight
-  SampleWeights weights = {};                   // of the samples, also for a single data set; 8 bytes a sample and epoch
+  SampleWeights weights = {};                   // weights of the samples, also for one data set; 8 bytes per sample and epoch
 };
 
 // How several data sets share the batches of an epoch. Each batch has one group per data set, in the order of the pipeline.

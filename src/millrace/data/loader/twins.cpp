@@ -61,7 +61,7 @@ std::string notice_of(const std::vector<std::string>& pairs, const std::string& 
          (pairs.size() > 1 ? ", …" : "");
 }
 
-// Returns a line for each data set without files that both the validation and the training have. Data sets with files are
+// Returns a line for each data set without files that the training data and the validation data share. Data sets with files are
 // compared file by file, below.
 std::vector<std::string> same_sources(const std::vector<Dataset>& training, const std::vector<Dataset>& validation) {
   std::vector<std::string> lines;
@@ -93,10 +93,11 @@ std::vector<std::string> other_meanings(const std::vector<Dataset>& training, co
         std::size_t same = 0;
         while (same < std::min(judged.size(), learned.size()) && judged[same] == learned[same]) ++same;
         if (same == std::min(judged.size(), learned.size())) continue;
-        lines.push_back("field " + quoted(field.name) + " has other classes in the validation: " + std::to_string(same) + " is " +
-                        quoted(judged[same]) + " there and " + quoted(learned[same]) +
-                        " in the training, so its scores are wrong. Next: give both folders the same subfolders, or split one "
-                        "folder");
+        lines.push_back(
+            "field " + quoted(field.name) + " has other classes in the validation: " + std::to_string(same) + " means " +
+            quoted(judged[same]) + " there and " + quoted(learned[same]) +
+            " in the training, so the validation's scores are wrong. Next: give both folders the same subfolders, or split one "
+            "folder");
       }
     }
   }
@@ -124,10 +125,10 @@ std::vector<std::string> notices_of_twins(const std::vector<Dataset>& training, 
   }
   if (!twice.empty())
     notices.push_back(notice_of(twice, "", "the same content as another file, by size and digest") +
-                      ". Next: remove one of the two, unless it is meant to count twice");
+                      ". Next: remove one of the two files, unless their content is meant to count twice");
   if (!leaked.empty())
     notices.push_back(notice_of(leaked, " of the validation", "the same content as a training file, by size and digest") +
-                      ". Next: remove it from one of the two: a validation needs data that was not trained on");
+                      ". Next: remove it from the training or from the validation, which needs data that was not trained on");
   return notices;
 }
 

@@ -8,7 +8,7 @@
 namespace millrace::data::detail {
 namespace {
 
-// Calls work(c), where c() is the number of bytes of a unit. If that is the size of a number, c() is a compile-time constant, so
+// Calls work(c), where c() is the number of bytes of a unit. For the usual numbers of bytes, c() is a compile-time constant, so
 // that a memcpy becomes one load and one store.
 template <class Work>
 void with_unit(std::size_t unit, Work work) {
@@ -30,7 +30,7 @@ void with_unit(std::size_t unit, Work work) {
   }
 }
 
-// Returns the index in the array that index `at` of the window shows; -1 if `at` is outside the array.
+// Returns the index in the array for index `at` in the window; -1 if that is outside the array.
 std::int64_t place_in(const Window::Axis& axis, bool reflects, std::int64_t at) noexcept {
   std::int64_t place = axis.begin + at;
   if (place >= 0 && place < axis.whole) return place;

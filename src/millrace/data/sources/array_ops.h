@@ -12,8 +12,8 @@
 
 namespace millrace::data::detail {
 
-// An array as `outer` blocks of `length` units of `unit` bytes. Operations work along the middle axis, which counts the units of
-// a block.
+// An array, seen as `outer` blocks. A block has `length` units, and a unit has `unit` bytes. Operations work along the middle
+// axis, which counts the units of a block.
 struct AxisView {
   std::size_t outer = 1;
   std::size_t length = 1;
@@ -41,7 +41,7 @@ struct Window {
   std::int64_t outer = 1;                // number of consecutive arrays, all of which are cut in the same way
   std::span<const Axis> axes;            // a window for each axis; at least one
   bool reflects = false;                 // true: elements outside the array are its mirror image; false: they are `fill`
-  std::span<const std::byte> fill = {};  // the bytes of one element
+  std::span<const std::byte> fill = {};  // the bytes of one element outside the array
 };
 
 // Copies the window. With `reflects` the window may extend at most whole - 1 elements beyond each end of the array. `from` and

@@ -88,7 +88,7 @@ class Table {
         std::ranges::all_of(header_, [](const std::string& name) { return number<double>(name).has_value(); });
     throw DataError({count == 0 ? "the table has no column " + quoted(column) : "the table has two columns " + quoted(column),
                      where(),
-                     (has_numbers                 ? "the first row must name the columns, and it holds numbers; "
+                     (has_numbers                 ? "the first row must name the columns, but it holds numbers; "
                       : near.empty() || count > 1 ? ""
                                                   : "did you mean " + quoted(near) + "? ") +
                          "columns, separated by " + word_of(separator_) + ": " +
@@ -124,7 +124,7 @@ class Table {
   [[nodiscard]] std::int64_t line() const { return reader_.line(); }
   [[nodiscard]] char separator() const { return separator_; }
   [[nodiscard]] const std::vector<std::string>& header() const { return header_; }
-  [[nodiscard]] const std::string& rounded() const { return rounded_; }  // returns "" if no whole number was rounded
+  [[nodiscard]] const std::string& rounded() const { return rounded_; }  // returns a line about a rounded number, or ""
   // What a cell holds: a number as C writes it, a number with a decimal comma, another text, or nothing.
   enum class Cell : std::uint8_t { number, decimal_comma, text, empty };
   [[nodiscard]] Cell cell_at(std::size_t place) const {
@@ -135,7 +135,7 @@ class Table {
 
  private:
   // Returns the value as f32. Throws DataError if the value is larger than any 32-bit float. Notes the first whole number that
-  // is rounded, because numbers of samples and times in seconds then look like those of their neighbours.
+  // is rounded, because rounding can make sample numbers, or times in seconds, equal to those of neighbouring rows.
   float as_float(std::size_t place, double value) {
     if (std::isfinite(value) && std::abs(value) > static_cast<double>(std::numeric_limits<float>::max())) {
       throw DataError(
@@ -162,7 +162,7 @@ class Table {
     if (with_point_.empty() && cell.find('.') != std::string::npos) with_point_ = cell;
     if (with_comma_.empty() || with_point_.empty()) return;
     throw DataError({"the table holds " + shown(with_comma_) + " and " + shown(with_point_) +
-                         ", a decimal comma and a point, which may mark decimals or thousands",
+                         ", a decimal comma and a point; the point may mark decimals or thousands",
                      where(), "write all numbers with a decimal point, and without marks between thousands"});
   }
 

@@ -42,11 +42,11 @@ struct TableSeen {
 
 // Sample i is row i of a table whose first row has the names of its columns. Columns that no field uses may hold anything. Cells
 // may be quoted (RFC 4180), lines may end in CR LF, empty lines are skipped. Numbers are written as in C: 12, -0.5, 6.02e23,
-// nan, inf. If the header has no comma, the separator is a semicolon or a tab, and either all numbers or no number may have a
-// decimal comma. The constructor reads the file once; the source keeps 4 or 8 bytes a number and 8 bytes a row. Throws DataError
-// with file and line for a cell that is not a number of the field's type, and for a row with more or fewer cells than the
-// header. Also throws DataError for a missing or repeated column and for a table without rows. Throws ConfigError for another
-// dtype.
+// nan, inf. If the header has no comma, the separator is a semicolon or a tab, and decimal commas may be used throughout in
+// place of points. The constructor reads the file once; the source keeps 4 or 8 bytes a number and 8 bytes a row. Throws
+// DataError with file and line for a cell that is not a number of the field's type, and for a row with more or fewer cells than
+// the header. Also throws DataError for a missing or repeated column and for a table without rows. Throws ConfigError for
+// another dtype.
 class CsvSource final : public Source {
  public:
   CsvSource(std::filesystem::path path, const std::vector<CsvField>& fields);

@@ -114,7 +114,7 @@ TEST_F(CsvSourceTest, TablesOfSpreadsheetsAreRead) {
   };
   EXPECT_EQ(refused("n;x\n1;1,500\n"), "column \"x\" holds \"1,500\", which is not a number") << "1.5 or 1500";
   EXPECT_EQ(refused("n;x\n1;12,5\n2;1.500\n"),
-            "the table holds \"12,5\" and \"1.500\", a decimal comma and a point, which may mark decimals or thousands");
+            "the table holds \"12,5\" and \"1.500\", a decimal comma and a point; the point may mark decimals or thousands");
   EXPECT_EQ(refused("n;x\n1;2.5\n2;12,5\n").substr(0, 34), "the table holds \"12,5\" and \"2.5\", ");
   EXPECT_EQ(refused("n;x\n1;1e3\n2;12,5\n"), "accepted");
   EXPECT_EQ(refused("n,x\n1,\"1,5\"\n"), "column \"x\" holds \"1,5\", which is not a number");
@@ -140,7 +140,7 @@ TEST_F(CsvSourceTest, NumbersThatFloatsDoNotHoldAreSaid) {
 TEST_F(CsvSourceTest, TablesWithoutNamesOrLineFeedsSayWhatToDo) {
   EXPECT_EQ(refusal("x,y\r1,2\r", {{"x"}}).what, "the table's lines end in carriage returns alone");
   const std::string next = refusal("1.5,2\n3,4\n", {{"x"}}).next;
-  EXPECT_EQ(next, "the first row must name the columns, and it holds numbers; columns, separated by commas: \"1.5\", \"2\"");
+  EXPECT_EQ(next, "the first row must name the columns, but it holds numbers; columns, separated by commas: \"1.5\", \"2\"");
   EXPECT_EQ(read_as(look_at_table(put("t.csv", "1.5,2\n3,4\n"))),
             "1 row of 2 columns, separated by commas; the first row, which names the columns, holds numbers");
   EXPECT_THAT(refusal("n;x\n1;1,500\n", {{"x"}}).next, HasSubstr("a comma may mark decimals or thousands"));

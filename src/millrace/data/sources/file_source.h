@@ -27,8 +27,8 @@ struct FileSamples {
 //   .npz                each of its arrays, under its own name
 //   .wav                f32 [channels, frames], as WavFile reads it
 //   .png, .jpg, .jpeg   u8 [channels, height, width]; data::normalise() makes floats of it
-// All files must have the fields, dtypes and shapes of the first file; sounds must also have its rate. Throws a DataError that
-// names a file that differs or is damaged, or has another ending. A cache may keep the rows.
+// All files must have the fields, dtypes and shapes of the first file; sounds must also have the first file's sample rate.
+// Throws a DataError that names a file that differs or is damaged, or has another ending. A cache may keep the rows.
 class FileSource final : public Source {
  public:
   explicit FileSource(std::vector<std::filesystem::path> files, FileSamples samples = {});

@@ -70,7 +70,7 @@ void Hdf5Source::add_field(std::size_t field) {
   for (const auto& file : files_) {
     const hdf5::Dataset& dataset = file->dataset(spec.dataset);
     if (by_row && dataset.shape.empty()) {
-      disagree(*file, dataset.name + " is a single number, expected an axis of samples", first);
+      disagree(*file, dataset.name + " is a single number, but must have an axis of samples", first);
     }
     if (dataset.shape.size() != like.shape.size() ||
         !std::equal(dataset.shape.begin() + (by_row ? 1 : 0), dataset.shape.end(), like.shape.begin() + (by_row ? 1 : 0))) {
@@ -108,8 +108,8 @@ void Hdf5Source::add_field(std::size_t field) {
   row_bytes_.push_back(fields_.back().bytes());
 }
 
-// Adds a line if the field's numbers may be packed. netCDF files often hold packed numbers, with attributes for scale, offset and
-// the number that stands for "missing". Packed numbers look like all others, so nothing else would tell.
+// Adds a line if the field's numbers may be packed. netCDF files often hold packed numbers, with attributes for scale, offset
+// and the number that stands for "missing". Only these attributes show that the numbers are packed.
 void Hdf5Source::note_packing(const Hdf5Field& spec) {
   constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
   // The attributes of packed numbers, each with the value that changes nothing.

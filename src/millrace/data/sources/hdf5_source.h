@@ -29,10 +29,10 @@ enum class Hdf5Samples : std::uint8_t { file, row };
 
 class Hdf5Source final : public Source {
  public:
-  // Opens the files. All must agree in shapes and types; if samples are rows, the first axes may differ between files, but not
-  // between the fields of a file. Samples are numbered in the order of `files`. `open`: see hdf5::File::open_all. Throws
-  // DataError with the names of a file that does not match and of the first file, and ConfigError for a range outside the data
-  // set.
+  // Opens the files. All files must agree in shapes and types; if samples are rows, the length of the first axis may differ
+  // between files, but not between the fields of a file. Samples are numbered in the order of `files`. `open`: see
+  // hdf5::File::open_all. Throws DataError with the names of a file that does not match and of the first file, and ConfigError
+  // for a range outside the data set.
   Hdf5Source(std::span<const std::filesystem::path> files, std::vector<Hdf5Field> fields, Hdf5Samples samples,
              const hdf5::OpenOptions& open = {});
 
@@ -68,7 +68,7 @@ class Hdf5Source final : public Source {
   std::vector<Hdf5Field> specs_;
   Hdf5Samples samples_;
   std::vector<std::shared_ptr<const hdf5::File>> files_;
-  std::vector<std::int64_t> first_;  // number of each file's first sample, and at the end the number of all samples
+  std::vector<std::int64_t> first_;  // index of each file's first sample; the last element is the number of all samples
   std::vector<Field> fields_;
   std::vector<Shape> begin_;  // for each field, where its range begins; the axis of samples is left out
   std::vector<std::size_t> row_bytes_;

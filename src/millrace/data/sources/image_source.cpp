@@ -96,7 +96,7 @@ void ImageSource::read_one(const std::filesystem::path& path, Philox draws, std:
                    .left = (size.width - samples_.width) / 2,
                    .height = samples_.height,
                    .width = samples_.width};
-  // Always draws three numbers, so that switching an option on does not change the numbers of the others.
+  // Always draws three numbers, so that switching an option on does not change the numbers that other options use.
   const std::uint64_t top = draws.below(static_cast<std::uint64_t>(size.height - samples_.height) + 1);
   const std::uint64_t left = draws.below(static_cast<std::uint64_t>(size.width - samples_.width) + 1);
   const bool flip = draws.below(2) == 1 && samples_.random_flip;

@@ -24,8 +24,8 @@ struct ImageSamples {
   Pixels pixels = Pixels::rgb;
   bool random_crop = true;   // true: the place of the crop is drawn anew at each read; false: the crop is centred
   bool random_flip = false;  // true: half of the reads swap left and right
-  // True: decodes a JPEG at 1/2, 1/4 or 1/8 of its size if it still covers the crop. The crop then shows more of the image, with
-  // less work.
+  // True: decodes a JPEG at 1/2, 1/4 or 1/8 of its size if the smaller image still covers the crop. The crop then shows more of
+  // the image, with less work.
   bool reduce = false;
   // True: the field is f32 [channels, height, width] with (value / 255 - mean) / deviation; false: u8 [height, width, channels].
   bool normalise = true;

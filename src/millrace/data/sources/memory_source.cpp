@@ -9,8 +9,8 @@
 namespace millrace::data {
 namespace {
 
-// Copies rows of a size that is known at compile time, so that a row takes a few moves. A memcpy of unknown size costs more than
-// the copy of a short row.
+// Copies rows of a size that is known at compile time, so that a row takes a few instructions. A memcpy of unknown size costs
+// more than the copy of a short row.
 template <std::size_t kUnit>
 void gather(const std::byte* from, std::size_t row_bytes, std::span<const std::int64_t> indices, std::byte* to) noexcept {
   for (const std::int64_t index : indices) {
@@ -58,7 +58,7 @@ MemorySource::MemorySource(std::vector<MemoryArray> arrays) : arrays_(std::move(
     fingerprint_ += (fingerprint_.empty() ? "memory " : ", ") + array.field.name + ' ' + std::string(name_of(array.field.dtype)) +
                     to_text(array.field.shape) + " x " + std::to_string(size) + " crc32c " + std::to_string(crc32c(array.bytes));
   }
-  // A ticket copies about a megabyte. That takes some 50 us, long enough to be worth the claim of a ticket.
+  // A ticket copies about a megabyte. That takes some 50 us, much longer than handing a ticket to a reader.
   samples_per_ticket_ = std::max<std::int64_t>(1, static_cast<std::int64_t>((std::size_t{1} << 20U) / sample_bytes));
 }
 

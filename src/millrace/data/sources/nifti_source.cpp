@@ -32,7 +32,7 @@ std::span<float> floats_of(std::span<std::byte> row) {
 }
 
 // The properties of a volume that are needed to cut a block from it. A volume in a cache (a part, see Source::keeps()) begins
-// with them; the voxels follow.
+// with these properties, followed by the voxels.
 struct KeptVolume {
   std::array<std::int64_t, 7> shape{};  // seven sizes, the most axes that NIfTI has
   std::int64_t rank = 0;
@@ -53,9 +53,9 @@ KeptVolume kept_of(const NiftiHeader& header) {
   return kept;
 }
 
-// Returns a text about the content of the other file of each pair; "" if no file is one of a pair. The list of files names the
-// header or the voxels, and stamps cover only what the list names. Without this text, a run would resume with other voxels, and
-// a cache would give the old ones.
+// Returns a text about the content of the other file of each pair; "" if no file is one of a pair. `files` has only one file of
+// each pair, and stamps cover only the files in `files`. Without this text, a change of the other file would not be noticed by a
+// resume or a cache.
 std::string partners_text(std::span<const std::filesystem::path> files) {
   std::vector<std::filesystem::path> partners;
   for (const std::filesystem::path& path : files) {
@@ -79,8 +79,8 @@ std::string partners_text(std::span<const std::filesystem::path> files) {
   return " pairs crc32c " + std::to_string(crc32c(std::as_bytes(std::span(contents))));
 }
 
-// Describes the first file, and says how the headers of up to kMost files differ from it. Volumes with another orientation are
-// mixed with the others, and stored numbers mean something else in each file that has a scale of its own.
+// Describes the first file, and says how the headers of up to kMost files differ from it. The user should know this, because
+// volumes of different orientations are mixed, and equal stored numbers mean different values in files with different scales.
 std::string words_of(std::span<const std::filesystem::path> files, const NiftiHeader& first, bool as_float) {
   constexpr std::size_t kMost = 64;
   const std::size_t looked = std::min(files.size(), kMost);
@@ -108,7 +108,7 @@ std::string words_of(std::span<const std::filesystem::path> files, const NiftiHe
   if (files.size() > 1) text += ", as the first of " + with_commas(std::ssize(files)) + " files says";
   if (turned > 0) {
     text += "; " + std::to_string(turned) + " of " + std::to_string(looked) + " files looked at " +
-            (turned == 1 ? "lies" : "lie") + " otherwise (" + example + "), all are read as stored";
+            (turned == 1 ? "has" : "have") + " another orientation (" + example + "); all files are read as stored";
   }
   if (!scale.empty()) text += "; numbers as stored, without the header's scale (" + scale + ")";
   return text;
@@ -130,7 +130,7 @@ NiftiSource::NiftiSource(std::vector<std::filesystem::path> files, NiftiSamples 
     throw DataError(
         {.what = "a patch of " + to_text(samples_.patch) + " does not fit into a volume of " + to_text(first.header().shape),
          .where = files_.front().string(),
-         .next = "give one size for each axis, slowest first, none larger than the volume's"});
+         .next = "give one size for each axis, slowest axis first, and none larger than the volume's"});
   }
   fingerprint_ += ' ' + std::string(name_of(field_.dtype)) +
                   (whole             ? " whole "

@@ -34,7 +34,7 @@ class NiftiSource final : public Source {
   [[nodiscard]] std::string describe(std::int64_t index) const override {
     return files_[static_cast<std::size_t>(index)].string();
   }
-  [[nodiscard]] std::string read_as() const override { return read_as_; }  // the text describes the first file
+  [[nodiscard]] std::string read_as() const override { return read_as_; }  // describes the first file and how others differ
   [[nodiscard]] bool looks_ahead() const override { return true; }
   void will_need(std::span<const std::int64_t> indices, const ReadRandom& random) const noexcept override;
   // A part is a whole volume as it is stored; the place of the block is drawn afterwards.

@@ -103,7 +103,7 @@ void NpzSource::read(std::span<const std::int64_t> indices, Rows rows, const Rea
                  (entry == nullptr ? " is missing"
                                    : " is " + to_text(entry->layout.shape) + ' ' + std::string(name_of(entry->layout.dtype))) +
                  ", the first file has " + to_text(field.shape) + ' ' + std::string(name_of(field.dtype)),
-             file.file().path().string(), "use files with equal arrays, or leave this one out"});
+             file.file().path().string(), "use files whose arrays have equal shapes and types, or leave this one out"});
       }
       file.read(*entry, {rows.row(f, i, field.bytes()), field.bytes()});
     }

@@ -32,7 +32,7 @@ class TokenSource final : public Source {
   [[nodiscard]] std::vector<FileStamp> stamps() const override { return files_; }
   [[nodiscard]] Keeps keeps() const override { return Keeps::memory; }
   [[nodiscard]] std::int64_t samples_per_ticket() const override;
-  [[nodiscard]] std::int64_t tokens_left_out() const noexcept;  // number of tokens at the end, too few for a window
+  [[nodiscard]] std::int64_t tokens_left_out() const noexcept;  // number of tokens at the end that are too few for a window
 
  private:
   std::shared_ptr<const TokenArray> tokens_;

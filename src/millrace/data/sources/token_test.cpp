@@ -98,7 +98,7 @@ TEST_F(TokenTest, bare_files_are_read_when_the_caller_says_how) {
   const auto tokens = TokenArray::open_bare(write("bare.bin", bytes), 2, 300);
   EXPECT_THAT(tokens_of<std::uint16_t>(*tokens), ElementsAre(1, 2, 259));
   EXPECT_THAT(refusal_message<DataError>([&] { (void)TokenArray::open_bare(write("odd.bin", bytes + "x"), 2, 300); }).what,
-              HasSubstr("has 7 bytes, tokens take 2 each"));
+              HasSubstr("has 7 bytes, but each token takes 2"));
   EXPECT_THAT(refusal_message<DataError>([&] { (void)TokenArray::open_bare(write("bare.bin", bytes), 2, 259); }).what,
               HasSubstr("token 2 of"));
   EXPECT_THAT(refusal_message<DataError>([&] { (void)TokenArray::open_bare(write("none.bin", ""), 2, 259); }).what,
@@ -119,7 +119,7 @@ TEST_F(TokenTest, files_that_do_not_hold_bare_ids_of_this_size_are_refused) {
     sparse += std::string(1, static_cast<char>(i)) + std::string(1, '\0') +
               (i == 9 ? std::string(1, '\1') : std::string(1, '\0')) + std::string(1, '\0');
   }
-  EXPECT_THAT(refused(write("wide.bin", wide), 2), HasSubstr("seems to hold ids of more than 2 bytes: every second one"));
+  EXPECT_THAT(refused(write("wide.bin", wide), 2), HasSubstr("seems to hold ids of more than 2 bytes: every second id"));
   EXPECT_EQ(TokenArray::open_bare(write("wide.bin", wide), 4, 256)->size(), 256);
   EXPECT_EQ(TokenArray::open_bare(write("sparse.bin", sparse), 2, 256)->size(), 512);
   EXPECT_EQ(TokenArray::open_bare(write("zeros.bin", std::string(1024, '\0')), 2, 256)->size(), 512);

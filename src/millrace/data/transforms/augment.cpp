@@ -83,10 +83,10 @@ class Windowing final : public Augmentation {
       return std::any_of(shape.begin(), shape.end(), [least](std::int64_t value) { return value < least; });
     };
     if (size_.empty() || size_.size() != padding_.margin.size() || below(size_, 1) || below(padding_.margin, 0)) {
-      detail::refuse_composing("a step can't have sizes " + to_text(place_ == Place::whole ? Shape{} : size_) + " and margins " +
-                                   to_text(padding_.margin),
-                               text(),
-                               "give a size of at least 1 for each of the last axes, and either no margin or one of at least 0");
+      detail::refuse_composing(
+          "a step can't have sizes " + to_text(place_ == Place::whole ? Shape{} : size_) + " and margins " +
+              to_text(padding_.margin),
+          text(), "give a size of at least 1 for each of the last axes, and either no margins or as many of at least 0");
     }
   }
 
@@ -159,7 +159,7 @@ class AlongAxes : public Augmentation {
     const auto rank = static_cast<std::int64_t>(field.shape.size());
     for (auto axis = axes_.begin(); axis != axes_.end(); ++axis) {
       if (*axis >= 0 || *axis < -rank || std::find(axes_.begin(), axis, *axis) != axis) {
-        refuse_step(field, *this, "has no such axis, or it is given twice: " + std::to_string(*axis),
+        refuse_step(field, *this, "has no axis " + std::to_string(*axis) + ", or the axis is given twice",
                     "count axes from the end, each once: -1 is the last");
       }
     }
@@ -284,8 +284,8 @@ class Noise final : public Augmentation {
   double deviation_;
 };
 
-// The steps of a field. The last steps, if they work in place, change the result itself; the steps before them alternate between
-// two buffers.
+// The steps of a field. The last steps, if they work in place, work on the output itself; the steps before them alternate
+// between two buffers.
 class Chain {
  public:
   Chain(Field field, const std::vector<Step>& steps) : steps_(steps) {

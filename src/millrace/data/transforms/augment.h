@@ -78,8 +78,8 @@ struct Padding {
 // at::flip of the rows that were drawn.
 [[nodiscard]] Step random_flip(std::vector<std::int64_t> axes, double probability = 0.5);
 
-// Shifts each of `axes` cyclically by 0 to its size - 1 places. For periodic arrays (angles, periodic boxes) of any dtype. Could
-// run on the device: at::roll.
+// Shifts each of `axes` cyclically by a random number of places, from 0 to the size of the axis - 1. For periodic arrays
+// (angles, periodic boxes) of any dtype. Could run on the device: at::roll.
 [[nodiscard]] Step random_roll(std::vector<std::int64_t> axes);
 
 // Computes (x - mean) / deviation as f32, where x = value / 255 for u8 and x = value for f32. `mean` and `deviation` have a value

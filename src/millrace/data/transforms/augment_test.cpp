@@ -277,11 +277,11 @@ TEST(Augment, mistakes_are_named_when_the_source_is_made) {
   EXPECT_EQ(refused([] { return random_crop({8, 8}, {.margin = {1}}); }).what, "a step can't have sizes [8,8] and margins [1]");
   EXPECT_EQ(refused([] { return random_crop({0}); }).what, "a step can't have sizes [0] and margins [0]");
   EXPECT_EQ(refused([] { return random_flip({1}); }).what,
-            "field \"image\" u8 [3,8,8] has no such axis, or it is given twice: 1");
+            "field \"image\" u8 [3,8,8] has no axis 1, or the axis is given twice");
   EXPECT_EQ(refused([] {
               return random_flip({-1, -1});
             }).what,
-            "field \"image\" u8 [3,8,8] has no such axis, or it is given twice: -1");
+            "field \"image\" u8 [3,8,8] has no axis -1, or the axis is given twice");
   EXPECT_EQ(refused([] { return random_flip({-1}, 1.5); }).what, "the probability is 1.5");
   EXPECT_EQ(refused([] {
               return normalise({0, 0}, {1, 1});

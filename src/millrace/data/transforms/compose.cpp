@@ -169,9 +169,9 @@ class ConcatSource final : public Source {
   std::vector<std::shared_ptr<const Source>> sources_;
   std::vector<detail::PartsView> views_;
   std::vector<std::size_t> field_bytes_;
-  std::vector<std::int64_t> first_{0};  // number of each source's first sample, and at the end the number of all samples
-  // Part 0 is one byte without meaning. A sample has it in place of parts if its source keeps nothing, or has fewer parts a
-  // sample than another source.
+  std::vector<std::int64_t> first_{0};  // index of each source's first sample; the last element is the number of all samples
+  // Part 0 is one byte without meaning. A sample lists part 0 in place of parts that it lacks: its source keeps nothing, or has
+  // fewer parts per sample than another source.
   std::vector<std::int64_t> first_part_{1};
   std::size_t parts_per_sample_ = 1;
 };
@@ -285,7 +285,8 @@ std::string ConcatSource::read_as() const {
   return joined(texts, "; ");
 }
 
-// Returns the names of the values; none if the sources disagree, because a number then means something different in each source.
+// Returns the names of the values; empty if the sources disagree, because a number then means something different in each
+// source.
 std::vector<std::string> ConcatSource::value_names(std::string_view field) const {
   std::vector<std::string> names = sources_.front()->value_names(field);
   const bool agree = std::ranges::all_of(sources_, [&](const auto& source) { return source->value_names(field) == names; });
@@ -384,7 +385,7 @@ std::shared_ptr<const Source> repeat(std::shared_ptr<const Source> source, std::
   std::int64_t size = 0;
   if (times < 1 || __builtin_mul_overflow(times, source->size(), &size)) {
     refuse_composing("repeat() was asked for " + with_commas(times) + " passes over " + size_text(source->size()), "repeat()",
-                     "repeat at least once, and only as often as samples can be numbered");
+                     "repeat at least once, and so that a 64-bit number can count all samples");
   }
   return std::make_shared<SelectedSource>(std::move(source), size, std::vector<std::int64_t>{}, "repeat()",
                                           std::to_string(times) + " times");

@@ -38,8 +38,8 @@ using MapFunction = std::function<void(const Sample& in, const MutableSample& ou
 struct Mapping {
   // The name of the function with its parameters ("jitter 0.1"), for the fingerprint: a run resumes only if the name is the same.
   std::string name;
-  // The fields that the function writes. A field that has the name of a field of the source replaces that field; all others
-  // follow the source's fields.
+  // The fields that the function writes. A field that has the name of a field of the source replaces that field; other fields
+  // come after the source's fields.
   std::vector<Field> makes;
   std::vector<std::string> drops = {};  // fields of the source that batches do not get; the function can read them
   MapFunction function;                 // may be empty if `makes` is empty
@@ -67,9 +67,9 @@ struct Generated {
   std::vector<std::filesystem::path> files = {};
 };
 
-// Makes a source of samples that a function generates: at each read it writes `fields`. Values that stay the same in each epoch
-// should come from a Philox of make_key(seed, index), and new ones from `random`. `name` describes the samples, with seed and
-// version, for the fingerprint.
+// Makes a source of samples that a function generates: at each read it writes `fields`. The function should draw values that
+// stay the same in each epoch from Philox(make_key(seed, index)), and values that change from `random`. `name` describes the
+// samples, with seed and version, for the fingerprint.
 //
 //   auto spectra = data::generate("spectra 1", files.size(), {{"counts", DType::f32, {1024}}}, read_spectrum,
 //                                 {.keeps = data::Keeps::rows, .files = files});

@@ -203,7 +203,7 @@ TEST(Map, rows_that_are_drawn_are_refused_inside_too) {
     Field field_{"id", DType::i64, {}};
   };
   EXPECT_EQ(refusal_message<ConfigError>([] { (void)drawn_ids(std::make_shared<Drawn>()); }).what,
-            "the data set draws random numbers in read(): a cache of its rows would freeze them after the first epoch");
+            "the data set draws random numbers in read(): a cache of its rows would repeat the numbers of the first epoch");
 }
 
 TEST(Generate, makes_samples_up_from_their_numbers) {
@@ -262,7 +262,7 @@ TEST(Generate, says_where_its_samples_come_from_and_what_may_be_kept) {
       [](std::int64_t, const MutableSample& out, const SampleRandom& random) { out.values<std::uint32_t>("x")[0] = random()(); },
       {.keeps = Keeps::rows});
   EXPECT_THAT(refusal_message<ConfigError>([&] { (void)map(draws, {.name = "same", .makes = {}, .function = {}}); }).what,
-              HasSubstr("draws random numbers in read(): a cache of its rows would freeze them"));
+              HasSubstr("draws random numbers in read(): a cache of its rows would repeat the numbers"));
   EXPECT_EQ(refusal_message<ConfigError>([&] { (void)generate("a", 5, fields, write, {.keeps = Keeps::parts}); }).what,
             "generate \"a\" says Keeps::parts, but has no parts");
   EXPECT_EQ(refusal_message<ConfigError>([&] {

@@ -10,7 +10,7 @@
 namespace millrace::data {
 namespace {
 
-constexpr std::size_t kBytesOfATicket = std::size_t{1} << 16U;  // less than for a copy, which is less work per byte
+constexpr std::size_t kBytesOfATicket = std::size_t{1} << 16U;  // fewer than for a copy, because a copy is less work per byte
 
 class GeneratedSource final : public Source {
  public:
@@ -57,8 +57,9 @@ GeneratedSource::GeneratedSource(const std::string& name, std::int64_t size, std
     : size_(size), fields_(std::move(fields)), function_(std::move(function)), about_(std::move(about)) {
   const std::string called = "generate " + quoted(name);
   if (name.empty()) {
-    detail::refuse_composing("generate() was given no name", "generate()",
-                             "say what the samples are, with seed and version: a run resumes only with the same name");
+    detail::refuse_composing(
+        "generate() was given no name", "generate()",
+        "give a name that says what the samples are, with seed and version: a run resumes only with the same name");
   }
   if (size < 0 || !function_) {
     detail::refuse_composing(

@@ -69,8 +69,9 @@ class MapSource final : public Source {
 MapSource::MapSource(std::shared_ptr<const Source> source, Mapping mapping)
     : source_(detail::required(std::move(source), "map()")), mapping_(std::move(mapping)), view_(source_) {
   if (mapping_.name.empty()) {
-    detail::refuse_composing("map() was given a function without a name", "Mapping::name",
-                             "say what the function does and how strongly: a run resumes only with the same name");
+    detail::refuse_composing(
+        "map() was given a function without a name", "Mapping::name",
+        "give a name that says what the function does and how strongly: a run resumes only with the same name");
   }
   if (!mapping_.function && !mapping_.makes.empty()) {
     detail::refuse_composing("map " + quoted(mapping_.name) + " makes fields without a function", "Mapping::function",
@@ -111,8 +112,8 @@ void MapSource::declare_fields() {
   }
 }
 
-// Returns the names of a field's values. There are none for a field that the function makes, because its values differ from
-// those of the source's field of that name.
+// Returns the names of a field's values. Empty for a field that the function makes, because its values differ from those of the
+// source's field of that name.
 std::vector<std::string> MapSource::value_names(std::string_view field) const {
   const bool made = std::ranges::any_of(mapping_.makes, [&](const Field& one) { return one.name == field; });
   return made ? std::vector<std::string>() : source_->value_names(field);
@@ -150,7 +151,7 @@ void MapSource::finish(std::int64_t index, std::span<const std::span<const std::
                        const ReadRandom& random) const {
   detail::FieldPointers<const std::byte> in(inner_bytes_.size());
   const std::span<const std::size_t> offsets = view_.field_offsets();
-  if (!offsets.empty() || inner_bytes_.empty()) {  // the samples are in memory, so no copy is needed
+  if (!offsets.empty() || inner_bytes_.empty()) {  // the function reads the fields directly from the part in memory
     for (std::size_t f = 0; f < offsets.size(); ++f) {
       in[f] = parts[0].data() + offsets[f];
       if (passes_to_[f] != kNowhere) std::memcpy(rows.field_data[passes_to_[f]], in[f], inner_bytes_[f]);

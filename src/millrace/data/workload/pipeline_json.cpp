@@ -123,7 +123,7 @@ Pipeline pipeline_from(const Json& json, const PipelineInput& input) {
 std::string pipeline_kinds_text() {
   std::string text = "\nKinds of parts, and their keys:\n";
   for (const detail::PartKind& kind : detail::part_kinds()) text += described(kind);
-  text += "\ngroups        several data sets, by name as \"of\": a group of the batch for each\n" +
+  text += "\ngroups        several data sets, given by name as \"of\"; each is a group of the batch\n" +
           config::help_text(config::schema_of<GroupsKeys>());
   text += "\nKinds of steps of an augmentation, and their keys:\n";
   for (const detail::StepKind& kind : detail::step_kinds()) text += described(kind);

@@ -22,7 +22,7 @@ void check_ranks(const Workload& workload) {
   throw ConfigError(Message{.what = "rank " + std::to_string(keys.rank) + " of " + std::to_string(keys.ranks) + ", " +
                                     std::to_string(keys.ranks_here) + " of them on this machine",
                             .where = workload.name,
-                            .next = "rank counts from 0; ranks_here must not exceed ranks; there are at most 1048576"});
+                            .next = "rank counts from 0; ranks_here must not exceed ranks; ranks is at most 1048576"});
 }
 
 LoaderOptions options_of(const LoaderKeys& keys) {

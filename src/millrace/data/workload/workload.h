@@ -43,9 +43,9 @@ struct LoaderKeys {
     using C = LoaderKeys;
     using config::field;
     return std::tuple{
-        field<&C::batch_size>("Samples in a batch; with groups, of each data set.").min(1),
+        field<&C::batch_size>("Samples in a batch; with groups, samples of each data set.").min(1),
         field<&C::shuffle>("A new random order each epoch."),
-        field<&C::drop_last>("Drop an epoch's last smaller batch."),
+        field<&C::drop_last>("Drop the last batch of an epoch if it is smaller."),
         field<&C::seed>("Seed of order and augmentation.").min(0),
         field<&C::readers>("Reader threads; 0 = read in the calling thread.").min(0).max(256),
         field<&C::prefetch>("Batches that are prepared ahead, at the start.").min(1).max(1024),
@@ -87,7 +87,7 @@ struct OpenWorkload {
   LoaderOptions options;
   std::shared_ptr<SampleCache> cache;  // null = no cache
   std::string cache_reason;
-  std::vector<std::string> notices;  // lines about the data, such as the number of files in a folder that are not read
+  std::vector<std::string> notices;  // lines about the data, such as how many files of a folder are not read
 };
 [[nodiscard]] OpenWorkload open_workload(const Workload& workload, const std::filesystem::path& folder);
 
@@ -97,7 +97,7 @@ struct LoaderRates {
   std::int64_t batches = 0;
   double seconds = 0;
   double first_batch = 0;             // from the construction of the loader to its first batch
-  std::vector<double> turn_rounds;    // for each complete epoch: from its last batch to the next epoch's first
+  std::vector<double> turn_rounds;    // for each complete epoch: from its last batch to the first batch of the next epoch
   double cpu_seconds = 0;             // CPU time of the process
   double wait_p50 = 0, wait_p99 = 0;  // time that next() waits: the median and the 99th percentile
   [[nodiscard]] Json to_json() const;

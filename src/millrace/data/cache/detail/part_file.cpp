@@ -27,7 +27,7 @@ struct Head {
   PartKey key{};
   std::uint64_t bytes = 0;
   std::uint32_t block = kBlock;
-  std::uint32_t crc = 0;  // checksum of this struct, in which crc is 0 meanwhile, and of the list of checksums
+  std::uint32_t crc = 0;  // checksum of this struct, computed with crc = 0, and of the list of checksums
 };
 static_assert(sizeof(Head) == 56);
 

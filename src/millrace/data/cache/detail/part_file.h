@@ -1,4 +1,4 @@
-// The file of a decoded part, which is what the cache keeps as one piece (Source::keeps()). The file holds the part's key,
+// The file of a decoded part. A part is what the cache keeps as one piece (Source::keeps()). The file holds the part's key,
 // checksums of the part's blocks, and the part's bytes.
 #pragma once
 

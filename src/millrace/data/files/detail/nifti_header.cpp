@@ -128,7 +128,7 @@ std::string find_shape(const Fields& fields, NiftiHeader& header, bool& is_unrea
   if (type == kTypes.end()) {
     constexpr std::array kUnread = {1, 128, 1536, 2048, 2304};  // valid, but not read: bits, RGB, float128, complex256, RGBA
     is_unread = std::ranges::find(kUnread, fields.datatype) != kUnread.end();
-    return "datatype " + std::to_string(fields.datatype) + " is not supported (integers, float32, float64, complex)";
+    return "datatype " + std::to_string(fields.datatype) + " is not supported (supported: integers, float32, float64, complex)";
   }
   header.dtype = type->second;
   const auto bytes = static_cast<std::int64_t>(size_of(header.dtype));
@@ -208,7 +208,7 @@ std::string parse_nifti(std::span<const std::byte> bytes, NiftiHeader& header, b
     return "not a NIfTI file: sizeof_hdr is " + std::to_string(size) + ", expected 348 or 540";
   }
   if (!first && bytes.size() < kNifti2Bytes)
-    return "cut off: " + std::to_string(bytes.size()) + " bytes, a NIfTI-2 header has 540";
+    return "cut off: it has " + std::to_string(bytes.size()) + " bytes, but a NIfTI-2 header has 540";
   header.version = first ? 1 : 2;
   header.swapped = turned == 348 || turned == 540;
   const Bytes ordered(bytes, header.swapped);

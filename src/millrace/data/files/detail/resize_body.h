@@ -1,6 +1,7 @@
-// The vector code of the loops. Each source file that is compiled for an instruction set includes this file, with its own
-// namespace in MR_RESIZE. So the same code uses the best instructions of each CPU. The code calls no function of the standard
-// library, because the linker keeps only one copy of such a function, and that copy might need instructions that the CPU lacks.
+// The vector code of the loops in resize_loops.h. Each source file that is compiled for an instruction set includes this file,
+// with its own namespace in MR_RESIZE. So the same code uses the best instructions of each CPU. The code calls no function of
+// the standard library, because the linker keeps only one copy of such a function, and that copy might need instructions that
+// the CPU lacks.
 #pragma once
 
 #include <cstring>

@@ -7,7 +7,7 @@
 
 namespace millrace::data::detail {
 
-inline constexpr int kWeightBits = 22;  // fraction bits of a weight: 32, less 8 for the pixel and 2 for larger sums
+inline constexpr int kWeightBits = 22;  // fraction bits of a weight: 32 minus 8 for a pixel minus 2 for sums above 255
 // The pitch of the rows that resize_columns() reads must be a multiple of this. Bytes after the end of a row may hold anything.
 inline constexpr std::size_t kColumnBlock = 32;
 
@@ -17,7 +17,7 @@ struct Taps {
 };
 struct ResizeAxis {
   std::vector<Taps> taps;             // the taps of each new pixel
-  std::vector<std::int32_t> weights;  // `most` weights for each new pixel
+  std::vector<std::int32_t> weights;  // the weights of each new pixel's taps; `most` elements for each new pixel
   std::size_t most = 0;
 };
 
@@ -31,7 +31,7 @@ struct RowWork {
   const Taps* taps = nullptr;
   const std::int32_t* weights = nullptr;
   std::size_t most = 0;
-  std::byte *old_columns = nullptr, *new_columns = nullptr;  // these have room for whole blocks of 16 columns
+  std::byte *old_columns = nullptr, *new_columns = nullptr;  // buffers with room for whole blocks of 16 columns
 };
 struct ColumnWork {
   const std::byte* from = nullptr;  // the first old row that contributes to the new row

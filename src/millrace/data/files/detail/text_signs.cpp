@@ -8,14 +8,14 @@
 namespace millrace::data::detail {
 namespace {
 
-constexpr std::size_t kShown = 40;          // the most bytes of a line that a message shows
+constexpr std::size_t kShown = 40;          // a message shows at most this many bytes of a line
 constexpr std::int64_t kLeastTags = 20;     // text with fewer tags is not taken as markup, because a book may contain a few
 constexpr std::int64_t kBytesPerTag = 100;  // text is taken as markup only if it has at least one tag per this many bytes
 constexpr double kMostOfLines = 0.9;
 constexpr std::int64_t kLeastRepeats = 20, kLeastReturns = 10;
 constexpr double kRepeated = 0.25;  // a repeated line is reported if it takes at least this share of all bytes
 constexpr std::int64_t kLeastTwice = 5;
-constexpr std::int64_t kBytesPerTwice = 2000;  // text counts as encoded twice only with a pair (twice_) per this many bytes
+constexpr std::int64_t kBytesPerTwice = 2000;  // text counts as encoded twice only above one pair (twice_) per this many bytes
 
 bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
 
@@ -107,7 +107,7 @@ std::vector<std::string> TextSigns::lines() const {
   const double repeated = static_cast<double>(line.bytes) / static_cast<double>(std::max<std::int64_t>(bytes_, 1));
   if (line.count >= kLeastRepeats && repeated > kRepeated)
     all.push_back("repeats the line " + quoted(line.begin) + ", which makes up at least " + share_text(repeated) +
-                  " of the text and is learned that often");
+                  " of the text, so the model learns the line that often");
   if (lost_ > 0)
     all.push_back("holds " + with_commas(lost_) +
                   " characters U+FFFD, which mark characters that a conversion lost: " + "convert the original again");

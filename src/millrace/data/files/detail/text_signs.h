@@ -12,7 +12,7 @@ namespace millrace::data::detail {
 
 class TextSigns {
  public:
-  void add(std::string_view piece);  // adds a piece of the text, which is UTF-8 and ends between code points
+  void add(std::string_view piece);  // adds a piece of the text; a piece is UTF-8 and cuts no code point
 
   [[nodiscard]] bool ends_lines_by_two() const noexcept;  // returns true if most lines end with carriage return and line feed
   [[nodiscard]] bool is_markup() const noexcept;
@@ -37,7 +37,7 @@ class TextSigns {
   bool begins_as_page_ = false;
   struct Line {
     std::uint64_t hash = 0;
-    std::int64_t size = 0;     // bytes from the first non-blank character on
+    std::int64_t size = 0;     // number of bytes from the first non-blank character to the end of the line
     char first = 0, last = 0;  // first and last non-blank characters; a character that is not ASCII is stored as 1
     std::string begin;
   };

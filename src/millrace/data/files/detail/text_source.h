@@ -21,7 +21,8 @@ struct TextSource {
   std::string label;  // the source's name in messages, such as: source 2 of 3: "letters.txt"
 };
 
-// Returns the stamp, of which only size and time are read. Throws DataError if the file can't be opened or is empty.
+// Returns the size and time of the source's file; the content is not read. Throws DataError if the file can't be opened or is
+// empty.
 [[nodiscard]] SourceStamp stamp_of(const TextSource& source);
 [[nodiscard]] std::string sha256_of(const TextSource& source);
 
@@ -34,8 +35,8 @@ struct TextRead {
   std::int64_t both = 0;          // number of "\r\n"
   std::int64_t characters = 0;    // number of code points, without the byte-order mark at the beginning
 };
-// Passes the text to `piece` in pieces that end between code points. Throws DataError if the file is not UTF-8 text; the message
-// says what the file is instead, and names the first byte that shows it.
+// Calls `piece` with consecutive pieces of the text, which are cut only between code points. Throws DataError if the file is not
+// UTF-8 text; the message says what the file is instead, and names the first byte that shows it.
 TextRead read_text(const TextSource& source, const std::function<void(std::string_view)>& piece);
 
 }  // namespace millrace::data::detail

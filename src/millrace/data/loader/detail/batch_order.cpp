@@ -100,7 +100,7 @@ BatchOrder::BatchOrder(const std::vector<Dataset>& datasets, BatchOrderOptions o
   order_text_ = make_order_text();
 }
 
-// Sets the number of batches in an epoch and how each data set fills it.
+// Sets the number of batches in an epoch and how each data set fills the epoch.
 void BatchOrder::lengthen() {
   const auto shorter = [](const Set& a, const Set& b) { return a.slices.batches() < b.slices.batches(); };
   const auto [shortest, longest] = std::minmax_element(sets_.begin(), sets_.end(), shorter);

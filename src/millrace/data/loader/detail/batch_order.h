@@ -21,8 +21,8 @@ namespace millrace::data::detail {
 struct BatchOrderOptions {
   Grouping grouping = Grouping::each;
   std::optional<std::int64_t> samples_per_epoch = {};  // samples in an epoch; used only by Grouping::mix
-  // A rank's rows in a batch. This is the number from each data set that sets no batch size of its own; with Grouping::mix, the
-  // number from all data sets together.
+  // The number of a rank's rows in a batch: from each data set that sets no batch size of its own or, with Grouping::mix, from
+  // all data sets together.
   std::int64_t batch_size = 1;
   bool shuffle = false;
   bool drop_last = false;
@@ -44,13 +44,13 @@ class BatchOrder {
 
   [[nodiscard]] std::int64_t batches() const noexcept { return batches_; }  // number of batches in an epoch
   [[nodiscard]] bool mixes() const noexcept { return options_.grouping == Grouping::mix; }
-  [[nodiscard]] std::int64_t samples_per_epoch() const noexcept;              // number over all data sets and ranks
-  [[nodiscard]] std::int64_t rows_before(std::int64_t count) const noexcept;  // this rank's rows in the batches [0, count)
+  [[nodiscard]] std::int64_t samples_per_epoch() const noexcept;              // number of samples, over all data sets and ranks
+  [[nodiscard]] std::int64_t rows_before(std::int64_t count) const noexcept;  // this rank's number of rows in batches [0, count)
   [[nodiscard]] std::int64_t rows_per_batch() const noexcept;                 // number of this rank's rows in a full batch
   [[nodiscard]] std::int64_t most_rows(std::size_t group) const noexcept;     // the largest number of rows of `group` in a batch
   [[nodiscard]] std::uint64_t seed(std::size_t group) const noexcept { return sets_[group].seed; }
 
-  // The positions in the epoch that this rank has in a batch. rows() returns those of one data set, mixed_rows() those of the
+  // Return the positions in the epoch that this rank has in a batch: rows() those of one data set, mixed_rows() those of the
   // whole mix.
   [[nodiscard]] RowRange rows(std::size_t group, std::int64_t batch) const noexcept;
   [[nodiscard]] RowRange mixed_rows(std::int64_t batch) const noexcept;
@@ -63,9 +63,9 @@ class BatchOrder {
   [[nodiscard]] std::int64_t replacement(std::size_t group, std::uint64_t epoch, std::uint64_t position,
                                          std::uint64_t attempt) const;
 
-  // Returns a text of further properties that must be the same for a resume. Seed, batch size over all ranks, shuffle and
-  // drop_last are compared separately. The text is "" for one data set, or several with Grouping::each, if no batch sizes and no
-  // weights are set.
+  // Returns a text of the properties of the order that must not change before a resume, except seed, batch size over all ranks,
+  // shuffle and drop_last, which are compared separately. The text is "" for one data set, or several with Grouping::each, if no
+  // batch sizes and no weights are set.
   [[nodiscard]] const std::string& order_text() const noexcept { return order_text_; }
   [[nodiscard]] std::vector<Loader::DatasetPlan> dataset_plans() const;
 
@@ -73,7 +73,7 @@ class BatchOrder {
   struct Set {
     std::string name;
     std::int64_t size = 0;   // number of samples
-    std::int64_t first = 0;  // number of the data set's first sample, if the samples of all data sets are counted together
+    std::int64_t first = 0;  // index of the data set's first sample in the sequence of all data sets
     BatchSlices slices;
     std::uint64_t seed = 0;
     std::optional<double> weight;

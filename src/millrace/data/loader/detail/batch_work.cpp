@@ -96,7 +96,7 @@ void BatchWork::lay_out_mix() {
     widest = std::max(widest, std::accumulate(part.field_bytes.begin(), part.field_bytes.end(), std::size_t{0}));
     fields += part.field_bytes.size();
   }
-  // This size is hardly larger than that of lay_out() for all groups, and often smaller.
+  // This size is hardly larger than the size of a slot that holds all groups (lay_out()), and often smaller.
   slot_bytes_ = static_cast<std::size_t>(options_.order.batch_size) * widest + fields * kAlignment;
 }
 
@@ -194,7 +194,7 @@ void BatchWork::read_timed(BatchSlot& slot, const Block& block) noexcept {
   activity.group.store(block.group, std::memory_order_relaxed);
   activity.batch.store(block.batch, std::memory_order_relaxed);
   activity.since.store(began, std::memory_order_relaxed);
-  (void)take_kept_sample();  // clears the flag, because an earlier read that was not timed may have set it
+  (void)take_kept_sample();  // clears the flag of note_kept_sample(), which an earlier, untimed read may have set
   try {
     read_block(slot, block);
   } catch (...) {  // memory ran out while an error was stored, or weights are invalid
@@ -226,8 +226,8 @@ void BatchWork::announce(const OpenDataset& part, std::span<const std::int64_t> 
   part.source->will_need(indices, random);
 }
 
-// Announces reads that will come. The order is a function of the position, so these reads are known without a list. Each ticket
-// announces the ticket of the same number that lies a fixed number of batches ahead, so no read is announced twice.
+// Announces later reads. The order is a function of the position, so these reads are known without a list. Each ticket announces
+// the ticket of the same number that lies a fixed number of batches ahead, so no read is announced twice.
 void BatchWork::look_ahead(std::size_t group, std::uint64_t batch, std::uint64_t ticket) const noexcept {
   const OpenDataset& part = parts_[group];
   const RowRange range = order_.rows(group, static_cast<std::int64_t>(batch % batches_per_epoch_));
@@ -286,7 +286,7 @@ void BatchWork::read_block(BatchSlot& slot, const Block& block) {
       error = std::current_exception();
     }
   }
-  // Rows are read one by one, so that how a row is handled does not depend on the rows that were read with it.
+  // Reads the rows one by one, so that a bad row does not affect the other rows of the block.
   for (std::int64_t row = block.first_row; row < block.first_row + block.rows; ++row) {
     read_one(slot, block, row, block.rows == 1 ? error : nullptr);
   }
@@ -414,8 +414,8 @@ std::string BatchWork::sample_name(std::size_t group, std::int64_t index) const 
 }
 
 std::string BatchWork::sample_label(std::size_t group, std::int64_t index) const {
-  // Group and index were read from two atomics, one after the other. They may belong to different samples, so the index is
-  // checked.
+  // activity() reads group and index from two atomics, one after the other. The two values may belong to different samples, so
+  // the index is checked.
   const bool is_one = index >= 0 && index < datasets_[group].source->size();
   const std::string more = is_one ? datasets_[group].source->describe(index) : "";
   return sample_name(group, index) + (more.empty() ? "" : " (" + more + ")");
@@ -464,18 +464,18 @@ Message reason_of(const BadRow& bad, const std::string& sample) {
     throw;
   } catch (const std::bad_alloc&) {
     throw;
-  } catch (const std::logic_error& error) {  // from vector::at() and similar functions, not from checks of files
+  } catch (const std::logic_error& error) {  // thrown by vector::at() and similar functions, not by checks of files
     return {.what = sample + " can't be read: the code of its source failed: " + error.what(),
             .where = "",
             .next =
                 "look in read() of the source for an index, a name or a number that is out of range; if the file is at fault, "
-                "throw DataError (base/error.h), which names it"};
+                "throw a DataError (base/error.h) that names the file"};
   } catch (const std::exception& error) {
     return {.what = sample + " can't be read: " + error.what(), .where = "", .next = ""};
   } catch (...) {
     return {.what = sample + " can't be read: its source threw something that is not a std::exception",
             .where = "",
-            .next = "throw DataError (base/error.h), which names file and sample"};
+            .next = "throw a DataError (base/error.h) that names the file and the sample"};
   }
 }
 

@@ -1,5 +1,5 @@
-// The work of the loader's engine for data sets: chooses the samples of a batch, reads them into the batch's slot, handles bad
-// samples.
+// The work of the loader's engine for data sets: chooses the samples of a batch, reads them into the batch's slot, and handles
+// bad samples.
 #pragma once
 
 #include <array>
@@ -57,7 +57,7 @@ struct BatchSlot {
   std::vector<BadRow> bad;  // protected by mutex while tickets run
 };
 
-// Options of the work; constant after construction.
+// Options of BatchWork; constant after construction.
 struct WorkOptions {
   BatchOrderOptions order;
   BadSamples bad_samples = BadSamples::fail;
@@ -99,7 +99,7 @@ class BatchWork {
   [[nodiscard]] double read_seconds() const noexcept;
   [[nodiscard]] double read_cpu_seconds() const noexcept;
   [[nodiscard]] std::vector<Loader::SlowFile> slow_files() const { return slow_reads_.files(); }
-  [[nodiscard]] double take_slowest_seconds() noexcept;  // returns the longest time that a ticket took since the last call
+  [[nodiscard]] double take_slowest_seconds() noexcept;  // returns the longest time of a ticket since this was last called
   // Returns a line for each reader that is inside Source::read: "reader 2 has been reading sample 17 of data set "x" (a.h5) for
   // 12 s". `batch`: only readers that work on this batch; nullopt = all readers.
   [[nodiscard]] std::vector<std::string> activity(std::optional<std::uint64_t> batch = std::nullopt) const;
@@ -168,7 +168,7 @@ class BatchWork {
   std::uint64_t look_ahead_batches_ = 1;
   std::size_t slot_bytes_ = 0;
   SlowReads slow_reads_;
-  mutable std::array<Activity, 65> activities_;  // by reader; [0] is the calling thread; readers beyond 64 share entries
+  mutable std::array<Activity, 65> activities_;  // [0]: the calling thread, [i + 1]: reader i; readers from 64 on share entries
   mutable std::mutex quarantine_mutex_;
   std::shared_ptr<const Quarantine> quarantine_;
   std::atomic<bool> has_quarantine_{false};

@@ -1,5 +1,5 @@
-// The identity of the data that a loader reads. A snapshot stores the identity as JSON; on resume it is compared with that of
-// the present data.
+// The identity of the data that a loader reads. A snapshot stores the identity as JSON; on resume the stored identity is
+// compared with the identity of the present data.
 #pragma once
 
 #include <string>

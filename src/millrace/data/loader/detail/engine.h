@@ -9,7 +9,7 @@
 //   void begin(Slot&, std::uint64_t batch) noexcept;         any thread; before the batch's first ticket
 //   void run(Slot&, std::uint64_t batch, std::uint64_t ticket, int reader) noexcept;   errors are kept in the slot
 //   void starved(std::size_t lent);                          consumer's thread, before a slot beyond the limit; may throw
-//   void stalled(std::uint64_t batch, double seconds);       consumer's thread, when it has waited for a batch for this long
+//   void stalled(std::uint64_t batch, double seconds);       consumer's thread, when it has waited `seconds` for a batch
 #pragma once
 
 #include <pthread.h>
@@ -66,7 +66,7 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   [[nodiscard]] int readers() const noexcept { return std::min(state_->active.load(), static_cast<int>(threads_.size())); }
-  [[nodiscard]] ThreadUsage usage() const { return usage_of(threads_, state_->thread_ids()); }  // sum over the readers
+  [[nodiscard]] ThreadUsage usage() const { return usage_of(threads_, state_->thread_ids()); }  // summed over the readers
   [[nodiscard]] std::size_t slots() const {
     const std::lock_guard lock(state_->mutex);
     return state_->made;
@@ -110,7 +110,8 @@ class Engine {
     state_->parked_wake.notify_all();
     if (first && !threads_.empty()) begin_run(position_);
   }
-  // Sets the two limits; `ahead` is at most EngineOptions::max_ahead. Slots beyond the limit are freed when they return.
+  // Sets the number of batches ahead, at most EngineOptions::max_ahead, and the largest number of slots. If there are more
+  // slots, they are freed when they return.
   void set_stages(std::size_t ahead, std::size_t slots) {
     const std::lock_guard lock(state_->mutex);
     state_->ahead = std::min(ahead, state_->cells);
@@ -129,8 +130,8 @@ class Engine {
     make_slots(*state_->run);  // no lock is needed, because only this thread replaces the run
   }
 
-  // Ends the readers. Returns false if a reader did not leave its ticket in time. Such a reader is abandoned; it frees what it
-  // holds when its ticket ends.
+  // Ends the readers. Returns false if a reader did not leave its ticket in time. Such a reader is abandoned, and frees what it
+  // holds when the ticket ends.
   bool stop() noexcept {
     std::vector<std::unique_ptr<Slot>> freed;
     std::unique_lock lock(state_->mutex);
@@ -154,8 +155,8 @@ class Engine {
 
   // The place in which a batch is made. The cells are a ring: batch b is in cell b % cells.
   struct Cell {
-    // Set while the batch is being made. Protected by State::mutex, but a reader counted in `users` of an open run may use the
-    // slot without it.
+    // Set while the batch is being made. Protected by State::mutex. A reader that is counted in `users` may use the slot without
+    // the mutex while the run is open.
     std::unique_ptr<Slot> slot;
     std::atomic<std::uint64_t> remaining{0};  // tickets that are not done
     std::atomic<int> users{0};                // readers that work on a ticket of this cell
@@ -206,7 +207,7 @@ class Engine {
     std::uint64_t position = 0;
     std::size_t made = 0;     // number of slots that exist
     std::size_t lent = 0;     // number of slots that the consumer holds
-    std::size_t zombies = 0;  // number of slots of closed runs that readers still use
+    std::size_t zombies = 0;  // number of slots that readers of closed runs still use
     int idle = 0;             // number of readers that sleep
     int exited = 0;
     bool stopping = false;
@@ -449,8 +450,8 @@ class Engine {
     assign(*state_, run);
   }
 
-  // Waits for the batch of `cell`, which is the one at position_, until `end`. Reports a stall after first_stall, then after
-  // twice that time, and so on. The time counts across calls, because the wait may take several calls.
+  // Waits until `end` for batch position_, which is in `cell`. Reports a stall after first_stall, then after twice that time,
+  // and so on. The time counts across calls, because the wait may take several calls.
   bool await(const Cell& cell, typename Clock::time_point end) {
     const auto done = [&cell] { return cell.remaining.load(std::memory_order_acquire) == 0; };
     if (spin_until(done)) return true;
@@ -485,7 +486,7 @@ class Engine {
   std::shared_ptr<State> state_;
   std::vector<std::thread> threads_;
   std::uint64_t position_ = 0;
-  std::optional<typename Clock::time_point> asked_;  // when the wait for the batch at position_ began
+  std::optional<typename Clock::time_point> asked_;  // when the wait for batch position_ began
   std::chrono::milliseconds patience_{0};            // the next stall is reported this long after asked_
 };
 

@@ -17,7 +17,7 @@ class KeptBatches {
   }
   [[nodiscard]] static std::string text(std::size_t lent, std::size_t all) {
     return "the recipe holds " + std::to_string(lent) + " of the loader's " + std::to_string(all) +
-           " batches, and the readers wait for room: clone() the tensors that are to be kept";
+           " batches, so the readers wait for free ones: clone() the tensors that are to be kept";
   }
 
  private:

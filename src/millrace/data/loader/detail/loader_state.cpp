@@ -118,7 +118,7 @@ LoaderState loader_state_from(const Json& json, const LoaderState& current, cons
   const auto grouping = [](const std::string& order) { return order.empty() ? std::string("each") : order; };
   if (!is_other) {
     expect_same(grouping(state.order), grouping(current.order), "data sets grouped as",
-                "give them the grouping, batch sizes and weights that they had" + anew);
+                "give the data sets the grouping, batch sizes and weights that they had" + anew);
   }
   expect_same(state.seed, current.seed, "seed", "set train.seed as it was" + anew);
   expect_same(state.global_batch_size, current.global_batch_size, "a batch size over all ranks of",
@@ -129,7 +129,7 @@ LoaderState loader_state_from(const Json& json, const LoaderState& current, cons
   if (state.next_batch > work.batches_per_epoch() || __builtin_mul_overflow(state.epoch, work.batches_per_epoch(), &sequence) ||
       sequence > (std::uint64_t{1} << 62U) / work.tickets()) {
     damaged_state("the loader's state is at batch " + std::to_string(state.next_batch) + " of epoch " +
-                  std::to_string(state.epoch) + ", an epoch has " + std::to_string(work.batches_per_epoch()) + " batches");
+                  std::to_string(state.epoch) + ", but an epoch has " + std::to_string(work.batches_per_epoch()) + " batches");
   }
   if (!is_other) state.quarantine = take_quarantine(json, work);
   return state;

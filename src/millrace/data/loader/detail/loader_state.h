@@ -14,7 +14,7 @@ namespace millrace::data::detail {
 struct LoaderState {
   std::string fingerprint;
   std::uint64_t seed = 0;
-  std::int64_t global_batch_size = 1;  // rows of all ranks; the order depends on this number, not on that of ranks
+  std::int64_t global_batch_size = 1;  // rows of a batch on all ranks; the order depends on this, not on the number of ranks
   bool shuffle = false;
   bool drop_last = false;
   std::uint64_t epoch = 0;
@@ -24,11 +24,11 @@ struct LoaderState {
   Quarantine quarantine;
 };
 
-// Returns, for one data set, the fingerprint of its source; for several, their names and fingerprints in order.
+// Returns the fingerprint of the source if there is one data set; for several data sets, their names and fingerprints in order.
 [[nodiscard]] std::string fingerprint_of(const std::vector<Dataset>& datasets);
 [[nodiscard]] Json to_json(const LoaderState& state);
-// What is known about the data in comparison with that of the snapshot, before fingerprints are compared. With `unknown` the
-// fingerprints decide, but data with another fingerprint may still be the same.
+// What is known about the data before fingerprints are compared: whether it is the data of the snapshot. If `unknown`, data with
+// the same fingerprint counts as the same, and other data is accepted as changed.
 enum class DataCheck : std::uint8_t { same, unknown, changed };
 
 // Reads to_json()'s result. Throws SnapshotError if `json` is not a loader's state, or if its data, batches or order are not

@@ -12,7 +12,7 @@ namespace millrace::data::detail {
 class Order {
  public:
   explicit Order(std::int64_t size) noexcept : size_(size) {}  // makes the order in which position i is sample i
-  Order(std::int64_t size, std::uint64_t key) noexcept;        // makes the order that `key` shuffles
+  Order(std::int64_t size, std::uint64_t key) noexcept;        // makes the order that is shuffled by `key`
 
   [[nodiscard]] std::int64_t size() const noexcept { return size_; }
   // Writes the samples at the positions first, first + 1, ...; all positions are in [0, size).
@@ -49,8 +49,8 @@ struct BatchSlices {
   bool drop_last = false;
 
   [[nodiscard]] std::int64_t batches() const noexcept;
-  // Returns the positions of `rank` in a batch. There are none for a batch after the end, as in a group whose data set is
-  // shorter than others.
+  // Returns the positions of `rank` in a batch. The range is empty for a batch after the last one of this data set, if other
+  // data sets are longer.
   [[nodiscard]] RowRange slice(std::int64_t batch, std::int64_t rank) const noexcept;
 };
 

@@ -18,7 +18,7 @@ std::string time_text(double seconds) {
 
 struct Probe {
   double batch_seconds = 0;
-  double cpu_share = 1;  // share of batch_seconds that the thread used a core; in the rest of the time it slept
+  double cpu_share = 1;  // share of batch_seconds in which the thread used a core; it slept for the rest
 };
 
 // Measures the time of a batch in the calling thread. Returns nullopt if the batch has a bad sample. Of a large batch only a
@@ -59,8 +59,8 @@ int usable_cores() noexcept {
 
 Chosen<int> choose_readers(BatchWork& work, int wanted, int cores) {
   if (wanted >= 0) return {wanted, std::to_string(wanted) + " readers: as configured"};
-  // Seconds. If reading a batch takes less time than this, a hand-over between threads would cost a good part of it, and the
-  // step takes longer anyway.
+  // In seconds. If reading a batch takes less time than this, a hand-over between threads would cost a good part of that time,
+  // and the step takes longer anyway.
   constexpr double kCheap = 200e-6;
   constexpr double kSleepy = 0.3;
   const std::optional<Probe> seen = probe(work);

@@ -1,4 +1,4 @@
-// A call of Source::read, for the report of a crash in it.
+// A call of Source::read, for the report of a crash during the call.
 #pragma once
 
 #include <cstdint>

@@ -33,7 +33,7 @@ bool add_from_proc(int id, ThreadUsage& sum) noexcept {
   char* end = nullptr;
   const unsigned long long cpu = std::strtoull(text.data(), &end, 10);
   const unsigned long long queued = std::strtoull(end, nullptr, 10);
-  if (cpu == 0) return false;  // the kernel does not count the thread's times
+  if (cpu == 0) return false;  // 0: the kernel does not measure the thread's times
   sum.cpu_seconds += static_cast<double>(cpu) * 1e-9;
   sum.queued_seconds += static_cast<double>(queued) * 1e-9;
   return true;

@@ -9,14 +9,14 @@
 namespace millrace::data::detail {
 namespace {
 
-constexpr double kTolerated = 0.02;       // the share of its time that the consumer may wait without a change
+constexpr double kTolerated = 0.02;       // nothing is changed if the consumer waits for less than this share of its time
 constexpr double kWorse = 0.85;           // a new rate below this share of the previous rate is clearly worse, not noise
 constexpr double kBetter = 1.05;          // the least gain that justifies more batches ahead, which cost memory
 constexpr double kBusy = 0.9;             // a reader that spends this share of its time reading is not blocked by anything
-constexpr double kWorthAThread = 500e-6;  // seconds that the consumer waits per batch before a reader is added
+constexpr double kWorthAThread = 500e-6;  // seconds per batch; if the consumer waits longer, the first reader is added
 constexpr std::uint64_t kEnoughBatches = 4;
 constexpr double kEnoughSlowReads = 3;  // an interval is long enough if it lasts this many times the longest read
-constexpr double kComputes = 0.5;       // above this share of CPU time, readers slow each other down
+constexpr double kComputes = 0.5;       // readers that use a CPU for more than this share of their time slow each other down
 
 double share_of_cpu(const Measured& measured) {
   return measured.read_seconds <= 0 ? 1.0 : std::clamp(measured.cpu_seconds / measured.read_seconds, 0.01, 1.0);

@@ -34,7 +34,7 @@ inline void check_fields(std::span<const Field> fields, const std::string& calle
       refuse_composing(caller + " makes field " + quoted(field.name) + " twice", where, "name each field once");
     if (!element_count(field.shape)) {
       refuse_composing(caller + " makes field " + quoted(field.name) + " of shape " + to_text(field.shape), where,
-                       "give sizes of 0 or more, that of one sample");
+                       "give the shape of one sample, with sizes of 0 or more");
     }
   }
 }
@@ -45,8 +45,8 @@ inline std::string text_of(std::span<const Field> fields) {
                 [](const Field& field) { return field.name + ' ' + std::string(name_of(field.dtype)) + to_text(field.shape); });
 }
 
-// Calls `use` with the inner numbers of `indices`, in blocks, from a buffer of fixed size. For will_need(), which must not
-// allocate or throw.
+// Translates `indices` to indices of the inner source and passes these to `use` in blocks, from a buffer of fixed size. For
+// will_need(), which must not allocate or throw.
 template <class Number, class Use>
 void in_blocks(std::span<const std::int64_t> indices, Number number, Use use) {
   std::array<std::int64_t, 64> inside{};

@@ -15,7 +15,8 @@ using config::field;
 struct AugmentKeys {
   std::vector<std::string> names;
   static consteval auto fields() {
-    return std::tuple{field<&AugmentKeys::names>("The fields that the steps change, with the same random numbers.").not_empty()};
+    return std::tuple{
+        field<&AugmentKeys::names>("The fields that the steps change; all fields get the same random numbers.").not_empty()};
   }
 };
 
@@ -40,7 +41,7 @@ struct ShareKeys {
     using C = ShareKeys;
     return std::tuple{
         field<&C::from>("A sample belongs to the share if its random number in [0, 1) is at least this.").min(0).max(1),
-        field<&C::to>("Its random number must also be below this.").min(0).max(1),
+        field<&C::to>("The random number must also be below this.").min(0).max(1),
         field<&C::seed>("Seed of the random numbers.").min(0)};
   }
 };
@@ -106,7 +107,8 @@ struct MapKeys {
     return std::tuple{
         field<&C::function>("The number of the function.").min(0),
         field<&C::name>("Name of the function with its parameters; a run resumes only with the same name.").required(),
-        field<&C::makes>("Fields that it writes, with dtype and shape."), field<&C::drops>("Fields that batches omit.")};
+        field<&C::makes>("Fields that the function writes, with dtype and shape."),
+        field<&C::drops>("Fields that batches omit.")};
   }
 };
 
@@ -114,7 +116,7 @@ DType dtype_called(const Part& part, const std::string& name) {
   for (auto type = DType::boolean; type <= DType::c128; type = static_cast<DType>(static_cast<int>(type) + 1)) {
     if (name_of(type) == name) return type;
   }
-  refuse_part(part, "there is no dtype " + quoted(name), "write it as in f32, i64, u8 or bool");
+  refuse_part(part, "there is no dtype " + quoted(name), "write a name such as f32, i64, u8 or bool");
 }
 
 SourcePtr open_map(const Part& part) {
@@ -149,7 +151,7 @@ struct CropKeys {
   static consteval auto fields() {
     using C = CropKeys;
     return std::tuple{field<&C::size>("Sizes of the part along the last axes.").min(1).not_empty(),
-                      field<&C::margin>("Added on both sides of the last axes before the cut.").min(0),
+                      field<&C::margin>("Elements added on both sides of the last axes before the cut.").min(0),
                       field<&C::border>("What is in the margin."), field<&C::value>("Value of a constant margin.")};
   }
 };
@@ -160,7 +162,7 @@ struct PadKeys {
   double value = 0;
   static consteval auto fields() {
     using C = PadKeys;
-    return std::tuple{field<&C::margin>("Added on both sides of the last axes.").min(0).not_empty(),
+    return std::tuple{field<&C::margin>("Elements added on both sides of the last axes.").min(0).not_empty(),
                       field<&C::border>("What is in the margin."), field<&C::value>("Value of a constant margin.")};
   }
 };
@@ -169,7 +171,7 @@ struct FlipKeys {
   std::vector<std::int64_t> axes;
   double probability = 0.5;
   static consteval auto fields() {
-    return std::tuple{field<&FlipKeys::axes>("Counted from the end: -1 columns, -2 rows, -3 depth.").not_empty(),
+    return std::tuple{field<&FlipKeys::axes>("Axes to reverse, counted from the end: -1 columns, -2 rows, -3 depth.").not_empty(),
                       field<&FlipKeys::probability>("Probability for each axis.").min(0).max(1)};
   }
 };
@@ -220,7 +222,7 @@ constexpr std::array kStepKinds = {
              }},
     StepKind{"random_roll", "axes shifted cyclically", [] { return config::schema_of<RollKeys>(); },
              [](const Part& part) { return random_roll(keys_of<RollKeys>(part).axes); }},
-    StepKind{"normalise", "(x - mean) / deviation as 32-bit floats, bytes first divided by 255",
+    StepKind{"normalise", "(x - mean) / deviation as 32-bit floats; bytes are first divided by 255",
              [] { return config::schema_of<NormaliseKeys>(); },
              [](const Part& part) {
                auto keys = keys_of<NormaliseKeys>(part);

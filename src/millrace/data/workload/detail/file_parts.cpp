@@ -32,8 +32,8 @@ struct Hdf5Keys {
   static consteval auto fields() {
     using C = Hdf5Keys;
     return std::tuple{field<&C::files>(kFilesHelp).not_empty(), field<&C::datasets>("Names of fields, each with its data set."),
-                      field<&C::rows>("True: each index of the first axis is a sample; false: each file."),
-                      field<&C::keep>("For a field, the ranges [begin, end] of its last axes to read; end -1: to the end.")};
+                      field<&C::rows>("True: each index of the first axis is a sample; false: each file is one."),
+                      field<&C::keep>("For each field, the ranges [begin, end] to read of its last axes; end -1: to the end.")};
   }
 };
 
@@ -65,7 +65,7 @@ struct NiftiKeys {
   static consteval auto fields() {
     using C = NiftiKeys;
     return std::tuple{field<&C::files>(kFilesHelp).not_empty(), field<&C::name>("Name of the field."),
-                      field<&C::crop>("A block of each volume, slowest axis first. Empty: the whole volume.").min(1),
+                      field<&C::crop>("Size of the block of each volume, slowest axis first. Empty: the whole volume.").min(1),
                       field<&C::random>("True: the block's place is drawn anew at each read; false: the centre."),
                       field<&C::as_float>("True: 32-bit floats, scaled as the header says; false: the stored numbers.")};
   }

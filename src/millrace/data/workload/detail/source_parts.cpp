@@ -112,11 +112,12 @@ struct TokensKeys {
   std::int64_t vocabulary = 1 << 16;
   static consteval auto fields() {
     using C = TokensKeys;
-    return std::tuple{field<&C::file>("A token file of Millrace, or bare little-endian ids.").required(),
-                      field<&C::window>("Tokens of a sample.").min(1),
-                      field<&C::overlap>("Tokens that a window shares with the one before it.").min(0),
-                      field<&C::bytes>("Bytes of a bare id: 2 or 4. 0: the file is a token file, which states it.").min(0).max(4),
-                      field<&C::vocabulary>("Size of the vocabulary; all bare ids are below it.").min(1)};
+    return std::tuple{
+        field<&C::file>("A token file of Millrace, or bare little-endian ids.").required(),
+        field<&C::window>("Tokens of a sample.").min(1),
+        field<&C::overlap>("Tokens that a window shares with the one before it.").min(0),
+        field<&C::bytes>("Bytes of a bare id: 2 or 4. 0: the file is a token file, which states the size.").min(0).max(4),
+        field<&C::vocabulary>("Size of the vocabulary; all bare ids are below it.").min(1)};
   }
 };
 
