@@ -52,7 +52,7 @@ class VolumeSource final : public data::Source {
     }
   }
 
-  // A part (what a cache keeps of a file) has the file's volumes, and then the volumes' ranges.
+  // A part (what a cache keeps of a file) has the file's volumes, followed by the volumes' ranges if they are needed.
   [[nodiscard]] data::Keeps keeps() const override { return data::Keeps::parts; }
   [[nodiscard]] std::size_t part_bytes(std::int64_t part) const override {
     return volumes_bytes(file(part)) + (ranges_ ? range_bytes() : 0);

@@ -202,7 +202,7 @@ class Uvh5Files(RemedyTest):
             row.mend("")
         self.assertIn("repair these, then repeat the command", said)
         self.options = ["--make-signal", "0.01", "--signals=2"]
-        self.follow([Row("leave one of the two files out", lambda: None, lambda _: [(self.folder / f"{name}.uvh5").unlink() for name in "bcdefv"])],
+        self.follow([Row("give each value only once: leave out this file or the earlier file", lambda: None, lambda _: [(self.folder / f"{name}.uvh5").unlink() for name in "bcdefv"])],
                     self.uvh5("."))
 
     def test_what_signal_and_foreground_differ_in(self):
@@ -270,7 +270,7 @@ class Uvh5Files(RemedyTest):
         self.edit("kelvin.uvh5", Header__vis_units=np.bytes_("K"))()
         self.options = ["--make-signal", "0.01", "--signals=2"]
         self.follow([Row("convert both to the same unit, or leave one out", nothing, lambda _: (self.folder / "kelvin.uvh5").unlink()),
-                     Row("leave one of the two files out", nothing, lambda _: [(self.folder / f"{name}.uvh5").unlink() for name in ("few", "bad", "dead", "flagged")])],
+                     Row("give each value only once: leave out this file or the earlier file", nothing, lambda _: [(self.folder / f"{name}.uvh5").unlink() for name in ("few", "bad", "dead", "flagged")])],
                     self.uvh5("."))
 
 

@@ -177,7 +177,8 @@ class Converter {
       if (twice[i] == 0) continue;
       problems_.push_back({role.files[i].name() + ": " + with_commas(twice[i]) + " of its values of " +
                                polarisation_name(polarisation) + " are also in an earlier file, or twice in this file",
-                           role.files[i].file->path().string(), "leave one of the two files out"});
+                           role.files[i].file->path().string(),
+                           "give each value only once: leave out this file or the earlier file"});
     }
   }
 

@@ -161,19 +161,23 @@ Found small_batch(const Evidence& e) {
   };
   if (batch->accumulate > 1 && batch->batch_size > 0) {
     const std::int64_t times = fewer_by(batch->accumulate);
-    return Finding{.id = {},
-                   .what = what,
-                   .remedy = "try --data.batch_size=" + std::to_string(batch->batch_size * times) +
-                             " --optim.accumulate=" + std::to_string(batch->accumulate / times) +
-                             ", the same global batch in fewer pieces (a batch norm sees other rows)",
-                   .key = {},
-                   .value = {},
-                   .gain = gain_by(times)};
+    return Finding{
+        .id = {},
+        .what = what,
+        .remedy =
+            "try --data.batch_size=" + std::to_string(batch->batch_size * times) +
+            " --optim.accumulate=" + std::to_string(batch->accumulate / times) +
+            ", the same global batch in fewer pieces (a batch norm then averages over more rows, which changes the training)",
+        .key = {},
+        .value = {},
+        .gain = gain_by(times)};
   }
   if (batch->micro_batches > 1) {
     const std::int64_t times = fewer_by(batch->micro_batches);
     Finding finding = set(what, "memory.micro_batches", std::to_string(batch->micro_batches / times), gain_by(times));
-    finding.remedy += " where memory allows: the same batch in fewer pieces (a batch norm sees other rows)";
+    finding.remedy +=
+        " where memory allows: the same batch in fewer pieces (a batch norm then averages over more rows, which changes the "
+        "training)";
     return finding;
   }
   if (batch->batch_size <= 0) {

@@ -173,7 +173,7 @@ RunRow row_of(const Run& run) {
   row.when = run.written();
   try {
     const std::int64_t newest = run.newest_snapshot().value_or(0);
-    // null if a process was killed, because the summary is then that of an earlier process
+    // null if the latest process was killed or still runs, because the summary is then that of an earlier process
     const Json ending = is_over || last.has_end ? summary : Json();
     row.step = std::max(row.step, newest);
     row.state = run.is_running() ? "running" : run.is_script() ? script_state(ending) : state_text(ending, newest, last.has_end);

@@ -102,8 +102,8 @@ void StrayLeaves::refuse(const Batch& batch) const {
                      "objective " + quoted(held.front()->objective) + ", " + to_text(batch.origin()) +
                          "\nlikely a layer that was not registered",
                      layer_of(held) +
-                         " in the constructor of model() or of a module below it; also register layers that must not "
-                         "be trained, with set_requires_grad(false)"});
+                         " in the constructor of the module that model() returns, or of a module inside it; register layers "
+                         "that must not be trained too, and call set_requires_grad(false) on their parameters"});
 }
 
 }  // namespace millrace

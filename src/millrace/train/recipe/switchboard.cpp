@@ -76,7 +76,7 @@ constexpr std::array kRows = {
     SwitchRow{"offload", "large activations on a GPU wait for the backward pass in host memory (memory.offload)",
               "they stay on the device", Equality::bits, 0.0, false, with("memory.offload", "1 MB")},
     SwitchRow{"memory_recovery",
-              "a step that runs out of memory is tried again: recomputed, then in micro-batches (memory.micro_batches)",
+              "a step that runs out of memory is tried again, first with recomputed activations, then in micro-batches",
               "the run ends", Equality::bits, 0.0, false},
     SwitchRow{"rehearsal", "one batch of each split goes through the recipe before the first step, without a trace",
               "a mistake is found only when the run reaches it", Equality::bits, 0.0, false},

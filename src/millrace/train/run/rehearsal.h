@@ -27,11 +27,13 @@ struct Rehearsal {
 // Runs data, prepare, losses, gradients, measure, draw and predict once each, after `assembly` has made its choices. Checks the
 // losses of the validation batch (without a validation: of the training batch, in evaluation mode) by two more forward passes,
 // unless these would take longer than two steps and longer than two seconds.
-// Reads and prepares both batches again if that takes less than 0.5 s, and measures the validation batch again (repeat_check.h).
+// Reads and prepares the training batch and the validation batch again if that takes less than 0.5 s, and measures the validation
+// batch again (repeat_check.h).
 // Changes no random number, statistic, gradient or state; a recipe's own validation state is reset. Out-of-memory ends the
 // rehearsal of a split early, since a run recovers from it. Throws
-//   RecipeError   if a callback throws (see RecipeGuard), if a loss counts nothing, does not add up (loss_check.h) or depends on
-//                 layers which the model does not hold (stray_leaves.h), or if a history column has no metric
+//   RecipeError   if a callback throws (see RecipeGuard), if the count of a loss is 0, if a loss does not add up (loss_check.h)
+//   or
+//                 depends on layers that the model does not hold (stray_leaves.h), or if a history column has no metric
 //   ConfigError   if snapshot.best_metric names no metric of the validation, if snapshot.best_is contradicts what is known of
 //                 that metric, or if there is no validation to judge by
 // predict() gets two rows of the batch, if the batch has fields of the names, types and shapes in the recipe's entry.

@@ -70,7 +70,7 @@ void SkippedInputs::read(std::uint64_t sequence, const BatchContext& context, st
                     .batch = sequence,
                     .text = loader_.sample_label(found.group, sample) + ", " + data::to_text(found)});
   }
-  if (!all.empty()) return;  // prepare() is not tried, because it would only pass on the values that are not finite
+  if (!all.empty()) return;  // prepare() is not run, because its input already has the values that are not finite
   for_each_micro_batch(context, std::move(batch),
                        [&](const Batch& prepared, MicroPosition) { look_at_prepared(prepared, sequence, hits); });
 }
