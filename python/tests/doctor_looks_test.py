@@ -65,6 +65,31 @@ seven = score("a text",
         self.assertFalse(looks._is_reading(frame))
 
 
+class Installed(unittest.TestCase):
+    """Whose a source file is, if torch is not in a folder called site-packages."""
+
+    def users(self, *files, of_target=True, inside=False):
+        """Which of the files below the folder that has torch are the user's."""
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ("torch", *["torch-2.15.0.dist-info"] * of_target):
+                Path(folder, name).mkdir()
+            main = types.SimpleNamespace(__file__=os.path.join(folder if inside else tempfile.gettempdir(), "train.py"))
+            with mock.patch.object(borders, "_LIBRARIES", borders._LIBRARIES), mock.patch.dict(sys.modules, {"__main__": main}):
+                self.assertTrue(borders.is_users(f"{folder}/torch/_tensor.py"))
+                for _ in range(2):  # watching may begin again
+                    borders.count_as_installed(types.SimpleNamespace(__file__=f"{folder}/torch/__init__.py"))
+                return [borders.is_users(f"{folder}/{file}") for file in files]
+
+    def test_a_target_folder_of_pip_has_no_file_of_the_user(self):
+        self.assertEqual(self.users("torch/_tensor.py", "lightning/loop.py"), [False, False])
+
+    def test_of_a_tree_in_which_torch_was_built_only_torch_is_installed(self):
+        self.assertEqual(self.users("torch/_tensor.py", "mine.py", of_target=False), [False, True])
+
+    def test_packages_beside_the_script_leave_the_script_the_users(self):
+        self.assertEqual(self.users("torch/_tensor.py", "train.py", inside=True), [False, True])
+
+
 class Loss:
     """What a backward pass is called on."""
 

@@ -258,6 +258,10 @@ class Lightning(unittest.TestCase):
     def test_killed_at_random_batches_it_sees_what_a_whole_run_sees(self):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            try:
+                import lightning.pytorch  # noqa: F401
+            except ImportError as error:  # torchvision, which it wants, is made for one torch
+                self.skipTest(f"lightning does not work with this torch: {error}")
             self.assertEqual(kills.killed_often(kills.lightning, 40, random.Random(3), kills.reference(), [0]), (40, []))
 
 

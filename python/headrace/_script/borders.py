@@ -30,6 +30,19 @@ def is_users(file: str) -> bool:
     return not file.startswith("<") and not file.startswith(_LIBRARIES) and not any(part in file for part in _INSTALLED)
 
 
+def count_as_installed(package: Any) -> None:
+    """From now on is_users() is false for the files of `package`, also where it was built in place. If `pip install --target` made the
+    package's folder, is_users() is false for everything there, unless the script is there too."""
+    global _LIBRARIES
+    folder = os.path.dirname(os.path.abspath(package.__file__))
+    target = os.path.dirname(folder)
+    script = os.path.abspath(getattr(sys.modules.get("__main__"), "__file__", None) or "script.py")
+    is_target = any(name.endswith(".dist-info") for name in os.listdir(target)) and not script.startswith(target + os.sep)
+    place = (target if is_target else folder) + os.sep
+    if place not in _LIBRARIES:
+        _LIBRARIES += (place,)
+
+
 def line_of(frame: Any) -> tuple[str, int]:
     """File and line at which a frame is. Python 3.10 knows no line for a jump that it has added; the line is then that of the code
     before."""
@@ -86,6 +99,7 @@ class Borders:
     # -- torch ---------------------------------------------------------------------------------------------------------------
 
     def torch(self, torch: Any) -> None:
+        count_as_installed(torch)
         from torch.optim.optimizer import (_global_optimizer_post_hooks, _global_optimizer_pre_hooks, register_optimizer_step_post_hook,
                                            register_optimizer_step_pre_hook)
         from torch.utils.data import DataLoader, _utils
