@@ -29,7 +29,8 @@ enum class Axis : std::uint8_t { linear, logarithmic, share };  // share: the ax
 struct Curve {
   std::string title;
   std::vector<Series> series;                      // in the order of their colours
-  bool is_metric = false;                          // metrics between 0 and 1 share an axis, so that readers can compare them
+  bool is_metric = false;                          // true: if the values are between 0 and 1 and differ enough, the axis goes
+                                                   // from 0 to 1, so that metrics can be compared
   bool rises = false;                              // the highest value is the best; axis_of() is then never logarithmic
   std::optional<double> best_step = std::nullopt;  // a line across the diagram marks this step
   std::vector<std::string> runs = {};              // names of the runs, if there are several

@@ -16,7 +16,7 @@ constexpr double kShort = 60;      // seconds of the loop; a shorter run may dif
 constexpr std::size_t kLines = 4;  // with fewer log lines than this, the spread of a run is unknown
 constexpr double kPart = 0.15;     // a finding explains a difference only if the excess of its account is at least this share of
                                    // the difference
-constexpr std::size_t kMostKeys = 5;  // the most config keys that are named
+constexpr std::size_t kMostKeys = 5;  // a text names at most this number of config keys
 
 struct Side {
   const RunFacts* run;

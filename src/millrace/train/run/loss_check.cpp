@@ -19,7 +19,8 @@ namespace {
 // The numbers of a term of the loss. They must add up over batches.
 struct TermNumbers {
   double sum = 0, count = 0;
-  // true if the term's count equals its sum, as in log(S/N); then shown_sum and shown_count are compared instead
+  // true if the term has a LossTerm::report: its count equals its sum, as in log(S/N), so shown_count is compared instead of the
+  // count
   bool counts_itself = false;
   double shown_sum = 0, shown_count = 0;
 

@@ -52,8 +52,8 @@ std::string nearest_of(const metrics::Means& means, const std::string& wrong) {
 
 bool counts_nothing(const LossTerm& term) { return term.count.item<double>() == 0; }
 
-// Throws RecipeError for a negative count, and for a loss that counts nothing, because the only gradient of such a loss would be
-// NaN.
+// Throws RecipeError for a negative count, and for a loss whose counts are all 0, because the only gradient of such a loss would
+// be NaN.
 void check_counts(const Stepper& stepper, const StepResult& result) {
   for (std::size_t i = 0; i < result.losses.size(); ++i) {
     for (const LossTerm& term : result.losses[i].terms) {
