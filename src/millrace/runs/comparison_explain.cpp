@@ -125,7 +125,7 @@ std::string without_finding(const Side& slow, const Comparison& figures) {
 Comparison::Explanation explain(const RunFacts& a, const RunFacts& b, const Comparison& figures) {
   if (figures.unit == Unit::share) return {.text = "different recipes do different work, so neither run counts as slower"};
   if (!figures.loop.a || !figures.loop.b)
-    return {.text = "it is unknown why one run is slower, because not both runs have a record of where their time went"};
+    return {.text = "it is unknown why one run is slower, because at least one of them has no record of where its time went"};
   const Side of_a{&a, "A", "a", *figures.loop.a};
   const Side of_b{&b, "B", "b", *figures.loop.b};
   const Side& slow = of_a.loop > of_b.loop ? of_a : of_b;
