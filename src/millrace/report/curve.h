@@ -15,12 +15,12 @@ struct Point {
 };
 
 struct Series {
-  std::string name;                          // name in the legend; every run's series of the same kind has the same name
-  std::vector<Point> points;                 // x rises; a value that is not finite makes a gap
-  int colour = -1;                           // related series share a colour; -1: the position in Curve::series decides
-  int dash = 0;                              // 0 = a solid line
-  int run = 0;                               // number of the run; all series of a run are shown or hidden together
-  bool has_marks = false;                    // draws a mark at each point, for the values of validations
+  std::string name;           // name in the legend; every run's series of the same kind has the same name
+  std::vector<Point> points;  // x rises; a value that is not finite makes a gap
+  int colour = -1;            // number of a colour, the same for related series; -1: the position in Curve::series decides
+  int dash = 0;               // 0 = a solid line
+  int run = 0;                // number of the run; all series of a run are shown or hidden together
+  bool has_marks = false;     // draws a mark at each point, for the values of validations
   std::optional<Point> best = std::nullopt;  // a ring marks this point
 };
 
