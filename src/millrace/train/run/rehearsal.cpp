@@ -104,7 +104,7 @@ void rehearse_prediction(const Assembly& assembly, const Batch& batch, Rehearsal
   if (rows == 0) return;
   const bool same = std::ranges::all_of(inputs, [&](const auto& input) { return input.second.size(0) == rows; });
   if (!same) {
-    rehearsal.prediction = "not tried: its inputs have different numbers of rows in a batch";
+    rehearsal.prediction = "not tried: the inputs of predict() have different numbers of rows in the batch";
     return;
   }
   const Tensors outputs = predict_batch(entry, assembly.recipe(), inputs, rows, assembly.stepper().autocast());
@@ -414,7 +414,7 @@ Rehearsal rehearse(Assembly& assembly) {
   Rehearsal rehearsal;
   stop_if_signalled();
   if (!within_memory([&] { rehearse_training(assembly, rehearsal); }))
-    rehearsal.warnings.emplace_back("memory ran out in the rehearsal of a training batch; the run will try to use less");
+    rehearsal.warnings.emplace_back("memory ran out in the rehearsal of a training batch; the run will try to use less memory");
   stop_if_signalled();
   if (assembly.loaders().validation() != nullptr) {
     const bool whole = within_memory([&] { rehearse_validation(assembly, rehearsal); });
