@@ -177,7 +177,7 @@ void Diagnosis::saw_machine(const doctor::Sampler::MachineReading& reading) {
   clock_.add(reading);
 }
 
-// An estimate from the times of the run's passes and batches so far.
+// Estimates the seconds from the times of the run's passes and batches so far.
 double Diagnosis::seconds_of_next_trial(const telemetry::Timeline::Summary& so_far) const {
   using telemetry::Phase;
   const RunConfig& config = *parts_.config;
