@@ -102,7 +102,7 @@ std::vector<Planted> losses() {
        1,
        true},
       {"mask_is_all_zero_in_validation",
-       {"objective \"main\" counts nothing in " + kValidation, "look at masks"},
+       {"objective \"main\" counts no values in " + kValidation, "look at masks"},
        When::warned,
        0},
       {"outputs_are_missing",

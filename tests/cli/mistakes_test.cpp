@@ -127,7 +127,7 @@ void add_losses(std::vector<Row>& rows) {
   rows.push_back({"in_place_on_a_saved_tensor",
                   {"the backward pass of objective \"main\" failed", "inplace operation", batch, fields, "write b = a + 1"}});
   rows.push_back(
-      {"count_is_zero", {"objective \"main\" counts nothing in the first training batch", "LossTerm::count", "masks"}});
+      {"count_is_zero", {"objective \"main\" counts no values in the first training batch", "LossTerm::count", "masks"}});
   rows.push_back({"count_is_negative", {"objective \"main\" counts -8 values", "LossTerm::count", "the number of values"}});
   rows.push_back({"always_absent", {"no objective has a loss in the first step", batch, "return a Loss"}});
   rows.push_back({"loss_is_not_a_number", {"warning: the first training batch gives no finite main: nan"}, Found::warned, 0});

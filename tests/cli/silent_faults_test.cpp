@@ -95,13 +95,13 @@ TEST(SilentFaults, ATermOfSeveralIsNamed) {
 TEST(SilentFaults, WhatIsNotCheckedIsSaid) {
   const Told reason = train("rows_against_rows_mended", {"--verbose"});
   EXPECT_EQ(reason.exit_code, 0) << reason.text;
-  EXPECT_THAT(
-      reason.text,
-      HasSubstr("not checked whether half batches add up: the loss of objective \"main\": each row is compared with all others"));
+  EXPECT_THAT(reason.text, HasSubstr("whether half batches add up was not checked for the loss of objective \"main\": each row "
+                                     "is compared with all others"));
   const Told one = train("", {"--data.batch_size=1", "--train.max_steps=2", "--verbose"});
   EXPECT_EQ(one.exit_code, 0) << one.text;
-  EXPECT_THAT(one.text, HasSubstr("not checked whether half batches add up: the loss of a batch of one row"));
-  EXPECT_THAT(train("", {"--rehearse"}).text, HasSubstr("adds up     the loss of two half batches, and of the rows reversed"));
+  EXPECT_THAT(one.text, HasSubstr("whether half batches add up was not checked for the loss of a batch of one row"));
+  EXPECT_THAT(train("", {"--rehearse"}).text,
+              HasSubstr("adds up     checked with two half batches, and with the rows in reverse order"));
   EXPECT_THAT(train("rows_against_rows_mended", {"--rehearse"}).text,
               HasSubstr("adds up     not checked: the loss of objective"));
 }

@@ -148,7 +148,7 @@ TEST(Rehearsal, FindsBeforeTheFirstStepWhatAnEpochWouldFind) {
   EXPECT_THAT(told({{"toy.slip", "predicted_rows"}}), HasSubstr("output \"y\" of predict() is [1] for 2 rows of input"));
   EXPECT_THAT(told({{"toy.slip", "predicted_name"}}), AllOf(HasSubstr("predict() gives no \"y\""), HasSubstr("Entry::predicts")));
   EXPECT_THAT(told({{"toy.slip", "nothing_counts"}}),
-              HasSubstr("objective \"loss\" counts nothing in the first training batch: the count of its loss is 0"));
+              HasSubstr("objective \"loss\" counts no values in the first training batch: the count of its loss is 0"));
 }
 
 TEST(Rehearsal, ChecksTheNamesThatAConfigJudgesBy) {

@@ -74,8 +74,7 @@ class Plot {
     return "<circle class=\"" + look + "\" r=\"" + radius + "\" cx=\"" + coordinate(px(point.x)) + "\" cy=\"" +
            coordinate(py(point.y)) + "\"/>";
   }
-  // Returns marks: of every point if `all`, otherwise only of points that no line shows, because neither neighbour of the point
-  // can be drawn.
+  // Returns a mark for each point if `all`, otherwise only for points that no line shows because neither neighbour can be drawn.
   [[nodiscard]] std::string circles(const std::vector<Point>& points, const std::string& look, bool all) const {
     std::string svg;
     for (std::size_t i = 0; i < points.size(); ++i) {
@@ -136,7 +135,7 @@ Json json_of(const std::vector<Point>& points) {
 struct Drawn {
   Series series;               // the series, thinned to the points that are drawn
   std::vector<Point> average;  // means of the series before it was thinned, for the script to smooth; empty: nothing was
-                               // thinned, the script smooths series.points
+                               // thinned, so the script smooths series.points
   std::vector<Point> mean;     // a smooth line that is drawn over a noisy series; empty: the series is not noisy
   std::string look;
 };

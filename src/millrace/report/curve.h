@@ -15,12 +15,12 @@ struct Point {
 };
 
 struct Series {
-  std::string name;                          // name in the legend; every run's series of the same kind has the same name
-  std::vector<Point> points;                 // x rises; a value that is not finite makes a gap
-  int colour = -1;                           // related series share a colour; -1: the position in Curve::series decides
-  int dash = 0;                              // 0 = a solid line
-  int run = 0;                               // number of the run; all series of a run are shown or hidden together
-  bool has_marks = false;                    // draws a mark at each point, for the values of validations
+  std::string name;           // name in the legend; every run's series of the same kind has the same name
+  std::vector<Point> points;  // x rises; a value that is not finite makes a gap
+  int colour = -1;            // number of a colour, the same for related series; -1: the position in Curve::series decides
+  int dash = 0;               // 0 = a solid line
+  int run = 0;                // number of the run; all series of a run are shown or hidden together
+  bool has_marks = false;     // draws a mark at each point, for the values of validations
   std::optional<Point> best = std::nullopt;  // a ring marks this point
 };
 
@@ -29,7 +29,8 @@ enum class Axis : std::uint8_t { linear, logarithmic, share };  // share: the ax
 struct Curve {
   std::string title;
   std::vector<Series> series;                      // in the order of their colours
-  bool is_metric = false;                          // metrics between 0 and 1 share an axis, so that readers can compare them
+  bool is_metric = false;                          // true: if the values are between 0 and 1 and differ enough, the axis goes
+                                                   // from 0 to 1, so that metrics can be compared
   bool rises = false;                              // the highest value is the best; axis_of() is then never logarithmic
   std::optional<double> best_step = std::nullopt;  // a line across the diagram marks this step
   std::vector<std::string> runs = {};              // names of the runs, if there are several

@@ -23,7 +23,8 @@ bool is_pressed_down(const std::vector<double>& sorted) {
   const double low = sorted.front(), high = sorted.back();
   if (!(low > 0 && high > low)) return false;
   const auto place = [&](double share) { return (quantile(sorted, share) - low) / (high - low); };
-  // A linear axis hides too much if half of the points are below kHalfBelow of its height, or a quarter below kQuarterBelow.
+  // A linear axis hides too much if half of the points lie below the fraction kHalfBelow of its height, or a quarter below the
+  // fraction kQuarterBelow.
   constexpr double kHalfBelow = 0.2, kQuarterBelow = 0.03;
   return (high >= 5 * low && place(0.5) < kHalfBelow) || (high >= 30 * low && place(0.25) < kQuarterBelow);
 }
@@ -88,7 +89,7 @@ bool is_noisy(const std::vector<Point>& points) {
 std::vector<Point> mean(const std::vector<Point>& points) {
   std::vector<Point> drawn;
   std::ranges::copy_if(points, std::back_inserter(drawn), is_drawn);
-  constexpr std::size_t kWide = 50;  // the moving average reaches this fraction of all points to each side
+  constexpr std::size_t kWide = 50;  // the moving average covers 1/kWide of all points on each side
   const std::size_t count = drawn.size(), each = std::max<std::size_t>(1, count / kManyPoints);
   const std::size_t wide = std::max<std::size_t>(1, count / kWide);
   std::vector<Point> means;

@@ -157,9 +157,9 @@ void PageServer::answer(int connection, const std::function<bool()>& stop) const
   if (!with_body && method != "HEAD")
     return send_all(connection, response("405 Method Not Allowed", "text/plain", "only GET\n", true), stop);
   if (!names_this_machine(header_in(*head, "host")) || path != path_)
-    return send_all(connection,
-                    response("404 Not Found", "text/plain", "no such page: see the address that report printed\n", with_body),
-                    stop);
+    return send_all(
+        connection,
+        response("404 Not Found", "text/plain", "no such page: see the address that millrace report printed\n", with_body), stop);
   send_all(connection, response("200 OK", "text/html", page_, with_body), stop);
 }
 

@@ -122,7 +122,7 @@ std::optional<Moment> latest(const RunFacts& run, const std::string& name, doubl
   return found;
 }
 
-// The last step at which both runs have a value of this name. If there is no such step, `otherwise`.
+// Returns the last step at which both runs have a value of this name, or `otherwise` if there is no such step.
 double common_step(const RunFacts& a, const RunFacts& b, const std::string& name, double otherwise) {
   std::set<double> steps;
   for (const Moment& moment : at(a.quality, name).value_or(std::vector<Moment>())) steps.insert(moment.step);

@@ -16,7 +16,7 @@ constexpr double kShort = 60;      // seconds of the loop; a shorter run may dif
 constexpr std::size_t kLines = 4;  // with fewer log lines than this, the spread of a run is unknown
 constexpr double kPart = 0.15;     // a finding explains a difference only if the excess of its account is at least this share of
                                    // the difference
-constexpr std::size_t kMostKeys = 5;  // the most config keys that are named
+constexpr std::size_t kMostKeys = 5;  // a text names at most this number of config keys
 
 struct Side {
   const RunFacts* run;
@@ -125,7 +125,7 @@ std::string without_finding(const Side& slow, const Comparison& figures) {
 Comparison::Explanation explain(const RunFacts& a, const RunFacts& b, const Comparison& figures) {
   if (figures.unit == Unit::share) return {.text = "different recipes do different work, so neither run counts as slower"};
   if (!figures.loop.a || !figures.loop.b)
-    return {.text = "it is unknown why one run is slower, because not both runs have a record of where their time went"};
+    return {.text = "it is unknown why one run is slower, because at least one of them has no record of where its time went"};
   const Side of_a{&a, "A", "a", *figures.loop.a};
   const Side of_b{&b, "B", "b", *figures.loop.b};
   const Side& slow = of_a.loop > of_b.loop ? of_a : of_b;

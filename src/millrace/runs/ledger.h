@@ -23,12 +23,13 @@ struct LedgerLine {
 [[nodiscard]] std::filesystem::path ledger_file();
 // Appends a whole line or nothing. Errors are ignored, because no run depends on the ledger.
 void write_down(const LedgerLine& line) noexcept;
-// The valid lines of the file. Only the newest of several lines with the same finding, setting and source is returned.
+// The valid lines of the file. Of several lines with the same finding, setting and source, only the newest is returned; but
+// lines with the source "tune" are all returned.
 [[nodiscard]] std::vector<LedgerLine> read_ledger(const std::filesystem::path& file = ledger_file());
 
-// Returns a ledger line if the run in the folder `run` tried the remedy of a finding of another run: a finished run in the same
-// parent folder, whose config may differ only in this remedy. The line has the measured gain. nullopt if there is no such run.
-// Never throws.
+// Returns a ledger line with the measured gain if the run in the folder `run` tried a remedy that the doctor proposed for
+// another run. The other run has finished, is in the same parent folder, and its config may differ only in this remedy. nullopt
+// if there is no such run. Never throws.
 [[nodiscard]] std::optional<LedgerLine> followed_remedy(const std::filesystem::path& run) noexcept;
 
 // True if two texts, from a flag or a config file, are the same value of a config key.

@@ -82,11 +82,11 @@ std::string curves_html(std::span<const RunStory> runs, std::span<const Validati
   return legend_html(names) + "<div class=\"grid2\">" + first + "</div>" +
          folded(rest, drawn - std::min(drawn, kShownCurves), " more curves") +
          folded(quiet, drawn_quiet, " diagrams of quiet metrics") + "<p class=\"note\">By step." +
-         (marks_best
-              ? std::string(" A ring marks the best value of a metric") +
-                    (runs.size() == 1 ? ", the broken line the step of the best " + escaped(validations.front().judged) + "."
-                                      : ".")
-              : "") +
+         (marks_best ? std::string(" A ring marks the best value of a metric") +
+                           (runs.size() == 1
+                                ? ", and the dashed line marks the step of the best " + escaped(validations.front().judged) + "."
+                                : ".")
+                     : "") +
          "<span class=\"by-hand\"> Drag to look at a part, double-click for all of it.</span></p>";
 }
 

@@ -117,7 +117,7 @@ TEST(ReportPage, BeginsWithTheMetricThatJudgesAndSaysBestOfTheBest) {
   EXPECT_THAT(titles_in(page),
               testing::ElementsAre("macro_f1", "loss", "accuracy", "left/mae", "left/r2", "learning rate", "recall/…"))
       << "classes together, quiet ones last; mae and r2 are no group";
-  EXPECT_THAT(page, HasSubstr("the broken line the step of the best macro_f1"));
+  EXPECT_THAT(page, HasSubstr("the dashed line marks the step of the best macro_f1"));
 }
 
 TEST(ReportPage, SaysWhatIsNotANumber) {

@@ -32,7 +32,7 @@ class Run {
   [[nodiscard]] const Json& plan() const { return read(plan_, "plan.json"); }
   // The summary of the process that ended last. A later process may have started since.
   [[nodiscard]] const Json& summary() const { return read(summary_, "summary.json"); }
-  [[nodiscard]] const LastLines& last_lines() const;  // reads only the end of a log, also of a long one
+  [[nodiscard]] const LastLines& last_lines() const;  // reads only the end of the log
   // The lines of log.jsonl, by process. If a process crashed before its first step, the line about the crash is in the file
   // `lock`; such lines come last.
   [[nodiscard]] const std::vector<std::vector<Json>>& processes() const;
@@ -42,7 +42,8 @@ class Run {
   // The step of the newest snapshot that is complete and Millrace's; nullopt if there is no such snapshot. Throws SnapshotError
   // if the folder of snapshots can't be read.
   [[nodiscard]] std::optional<std::int64_t> newest_snapshot() const;
-  [[nodiscard]] std::string data() const;     // the fingerprint of the data in the newest snapshot; "" if there is no snapshot
+  [[nodiscard]] std::string data() const;     // the data's fingerprint in the newest snapshot that has one; "" if there is no
+                                              // such snapshot
   [[nodiscard]] bool is_running() const;      // true: a process is training in the folder
   [[nodiscard]] bool is_there() const;        // true: the folder holds a run
   [[nodiscard]] std::string written() const;  // the local time at which a file of the run was last written; "" if the run has no

@@ -156,7 +156,7 @@ class Story {
   RunFacts& to_;
   std::set<std::string> losses_;
   double before_ = 0;  // seconds that earlier processes ran
-  bool warm_ = false;  // true: this process has logged a step
+  bool warm_ = false;  // true: the process whose lines are being read has logged a step
 };
 
 }  // namespace

@@ -7,8 +7,8 @@
 
 namespace millrace::runs {
 
-// True for accounts that can be compared. False for accounts that occur once in a run, that have too much weight in a short run
-// or that record a profile, and for the time of other programs.
+// True for accounts that can be compared. False for the time of other programs, and for accounts that occur once in a run, have
+// too much weight in a short run or contain the time for recording a profile.
 [[nodiscard]] constexpr bool is_steady(std::string_view account) noexcept {
   constexpr std::array<std::string_view, 5> kOther = {"startup", "trials", "validate", "profile", "others"};
   return std::ranges::find(kOther, account) == kOther.end();

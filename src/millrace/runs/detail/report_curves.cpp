@@ -37,12 +37,12 @@ using Values = std::map<double, double>;  // step -> value
 struct Name {
   std::size_t run = 0;
   std::string member;  // member of a group; "" = the diagram shows a single metric
-  std::string role;    // "train", "validation", the name of an objective
+  std::string role;    // "train", "validation" or the name of an objective
   auto operator<=>(const Name&) const = default;
 };
 struct Diagram {
   Rank rank = Rank::metric;
-  std::size_t order = 0;  // order of the diagram among those of its rank
+  std::size_t order = 0;  // order of the diagram among the diagrams of the same rank
   std::map<Name, Values> series;
 };
 using Diagrams = std::map<std::string, Diagram>;  // diagrams by title
@@ -188,7 +188,7 @@ Diagrams with_groups(Diagrams all) {
   return all;
 }
 
-// Numbers different texts in the order in which they first occur, for the colours and dashes of series.
+// Gives each different text a number, in the order in which the texts first occur. The number selects a series' colour or dash.
 class Places {
  public:
   int of(const std::string& text) { return places_.try_emplace(text, static_cast<int>(places_.size())).first->second; }

@@ -34,8 +34,8 @@ double sum_of(const std::vector<std::pair<std::string, double>>& accounts) {
   return sum;
 }
 
-// Each account with its greatest share of any rank's time, the greatest share first. Accounts that are small on all ranks are
-// left out.
+// The accounts, each with its largest share of any rank's time, sorted by this share, largest first. Accounts that are small on
+// all ranks are left out.
 std::vector<std::pair<std::string, double>> accounts_of_ranks(const RunStory& run) {
   constexpr std::size_t kMost = 16;  // largest number of accounts; only a damaged file has more
   constexpr double kLeast = 0.005;

@@ -313,7 +313,7 @@ Ending Trainer::finish(Ending ending) {
     const Span span(*parts_.timeline, Phase::snapshot);
     state_sha256_ = snapshot::digest(content());
   }
-  // After the save, because a resumed run counts these steps in its own next line.
+  // Called after the save, because a resumed run counts the steps since the last log line in its own next line.
   if (agreement().any(!meter_.is_empty())) log();
   report_graph();  // called here too, because a short run may have no log line after the choice is made
   const bool validates = !goes_on && parts_.validation != nullptr && validated_step_ != step_;

@@ -91,7 +91,7 @@ class Trainer {
   [[nodiscard]] std::int64_t step() const noexcept { return step_; }
   // True if no step is left to do.
   [[nodiscard]] bool has_ended() const { return !validation_pending_ && natural_end().has_value(); }
-  // Hash of the state that was saved at the run's end, or of the present state if the run was interrupted.
+  // Hash of the state that run() saved at its end. If run() has not come to its end: hash of the present state.
   [[nodiscard]] std::string state_sha256() const;  // "" if a part of the state is on ranks that no longer answer
   [[nodiscard]] Json results() const;              // the part of summary.json about losses, metrics, samples, rates, shares
   [[nodiscard]] Json times() const;                // {"accounts", "wall_s"}: how this process spent its time so far; the accounts

@@ -69,8 +69,8 @@ snapshot::Content Trainer::content() const {
   if (const auto names = frozen_names(parts_.recipe->model(), *parts_.stepper); !names.empty()) json["frozen"] = names;
   if (Json parts = identities_of_frozen_parts(parts_.recipe->model()); !parts.empty()) json["frozen_parts"] = std::move(parts);
   if (parts_.plan != nullptr) json["choices"] = parts_.plan->trial_choices();
-  // Eval and predict read the report when they use the weights. A resumed run reads `choices` instead. The text about a fault is
-  // in the report because it must not be part of the state.
+  // Eval and predict read the convolutions' faults from the report; a resumed run reads `choices` instead. The faults are in the
+  // report because their text must not be part of the state.
   if (parts_.convolutions != nullptr && !parts_.convolutions->faults.empty())
     content.report[kConvolutionsInReport] = parts_.convolutions->to_json();
   return content;

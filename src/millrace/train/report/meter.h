@@ -27,7 +27,7 @@ class Meter {
  public:
   struct EpochRow {
     std::uint64_t epoch = 0;  // 1-based
-    double train_loss = 0;    // mean of the first objective's loss; NaN if all steps of the epoch were left out
+    double train_loss = 0;    // mean of the first objective's loss; NaN if all steps of the epoch were skipped
     double seconds = 0;       // time in this process, without validations
     std::int64_t samples = 0;
     std::int64_t samples_here = 0, steps_here = 0;  // samples and steps that this process made in `seconds`; those of earlier

@@ -21,8 +21,8 @@ class PhaseClock final : telemetry::SpanWatch {
   PhaseClock(const PhaseClock&) = delete;
   PhaseClock& operator=(const PhaseClock&) = delete;
 
-  void begin_step(std::int64_t step);  // records one step in eight, because each mark costs the host a kernel launch; every step
-                                       // if log lines are closer
+  void begin_step(std::int64_t step);  // records every eighth step, because each mark costs the host a kernel launch; records
+                                       // every step if log lines are fewer than eight steps apart
   void end_step();
   void read(double waited_seconds);  // called at a log line, after the host waited this long for the device
   [[nodiscard]] DeviceTimes& times() noexcept { return times_; }

@@ -31,7 +31,7 @@ namespace millrace {
 std::string keep_picture(RunFolder& folder, Fs& fs, const Picture& picture, std::int64_t step, std::size_t most);
 // Writes <table>.csv, which replaces the table of the previous validation. Throws FsError, UsageError.
 void keep_table(RunFolder& folder, Fs& fs, const TextTable& table);
-// Removes pictures of earlier steps until pictures of at most `most` steps are left, which steps_to_drop() selects.
+// Keeps the pictures of at most `most` steps, and removes those of the steps that steps_to_drop() returns.
 void thin_pictures(RunFolder& folder, std::size_t most);
 
 }  // namespace millrace

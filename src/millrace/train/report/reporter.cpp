@@ -143,7 +143,7 @@ double Reporter::rate_of(std::int64_t samples, double seconds) const {
   return static_cast<double>(samples) * names_.units_per_sample / std::max(seconds, 1e-9);
 }
 
-// An estimate of the seconds until the run ends. Further validations are expected to take the same share of the time as the
+// An estimate of the seconds until the run ends. Assumes that further validations take as many seconds per step as the
 // validations of this process so far.
 std::optional<double> Reporter::seconds_to_end(std::int64_t step, std::int64_t total_steps, double seconds_per_step) const {
   if (total_steps <= 0) return std::nullopt;
@@ -410,8 +410,8 @@ void Reporter::findings(std::int64_t step, const std::vector<doctor::Finding>& f
 
 void Reporter::picture(const Picture& picture, std::int64_t step, std::string_view png) {
   if (sinks_.events == nullptr) return;
-  const bool has_prefix = picture.name.starts_with("val_");  // such a name is the tag as it is, because some programs use this
-                                                             // prefix in their event files
+  const bool has_prefix = picture.name.starts_with("val_");  // a name with this prefix is the tag itself, because some programs
+                                                             // use the prefix in their event files
   sinks_.events->image((has_prefix ? "" : "val/") + picture.name, step, picture.height, picture.width, png);
 }
 

@@ -101,8 +101,8 @@ class Reporter {
   void findings(std::int64_t step, const std::vector<doctor::Finding>& fresh, const std::vector<doctor::Finding>& all,
                 bool changed) const;
   void picture(const Picture& picture, std::int64_t step, std::string_view png);
-  void memory(const StepRecord::Memory& memory, std::int64_t step) const;  // a separate line about memory
-  void text(const std::string& lines) const;                               // only on the screen
+  void memory(const StepRecord::Memory& memory, std::int64_t step) const;  // shows a separate line about memory
+  void text(const std::string& lines) const;                               // shows the lines on the screen only
   void warning(const std::string& text) const { sinks_.console->warning(text); }
   void record(std::string_view kind, Json values) const;  // writes a line of log.jsonl
   void end_progress() const { sinks_.console->end_progress(); }

@@ -316,8 +316,8 @@ void Scores::load_state(const SavedJson& trainer, const SavedJson& report) {
     forgot_ = to_text(Judge{judged_, highest_}) + " now decides what is best, instead of " + to_text(*before) +
               ": early stopping starts anew, and " +
               (best_.empty() ? "none of the earlier validations counts"
-                             : "of the earlier validations only that of step " + std::to_string(best_.front().step) +
-                                   " counts (" + significant(best_.front().value, 4) + ")");
+                             : "only the earlier validation of step " + std::to_string(best_.front().step) + " counts (" +
+                                   significant(best_.front().value, 4) + ")");
     early_stop_best_ = best_.empty() ? std::nan("") : best_.front().value;
     without_gain_ = 0;
   }

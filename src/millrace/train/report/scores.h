@@ -74,7 +74,7 @@ class Scores {
   // A message of the last record() or load_state(): it says that best values no longer count, because the definition of their
   // metric was corrected or because another metric judges now. "" = no message.
   [[nodiscard]] const std::string& forgot() const noexcept { return forgot_; }
-  // True if, since the last call of saved(), the judged metric had a value that was one of the snapshot.best_count best.
+  // True if the judged metric has had a value among its snapshot.best_count best values since the last call of saved().
   [[nodiscard]] bool wants_save() const noexcept { return wants_save_; }
   void saved() noexcept { wants_save_ = false; }
   [[nodiscard]] std::vector<std::int64_t> best_steps() const;  // the steps of the best values, the best first; at most

@@ -212,10 +212,9 @@ TEST(Scores, AnotherJudgeAfterAResumeCountsAnew) {
   EXPECT_THAT(same.best_steps(), ElementsAre(2, 1));
   Scores after = scores_of(judged_by("", SnapshotConfig::BestIs::lowest, 2), train);
   after.load_state(SavedJson(saved, "trainer"), SavedJson(report, "report"));
-  EXPECT_EQ(
-      after.forgot(),
-      "the lowest val_loss now decides what is best, instead of the highest accuracy: early stopping starts anew, and of the "
-      "earlier validations only that of step 2 counts (1.5)");
+  EXPECT_EQ(after.forgot(),
+            "the lowest val_loss now decides what is best, instead of the highest accuracy: early stopping starts anew, and only "
+            "the earlier validation of step 2 counts (1.5)");
   EXPECT_FALSE(after.stopped_improving());
   EXPECT_TRUE(after.record(5, of_accuracy(1.4, 0.6)));
   after.record(6, of_accuracy(1.3, 0.6));

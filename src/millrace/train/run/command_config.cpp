@@ -99,7 +99,7 @@ RunNames run_names(const config::Layers& layers) {
   return {.dir = text("run.dir"), .parent = text("run.parent"), .name = text("run.name")};
 }
 
-// The saved values that a resumed run keeps. Left out are values about the run's folder, its start and the steps to record, and
+// The saved values that a resumed run keeps. Left out are values about the run's folder, the run's start and the profile, and
 // values equal to the recipe's defaults.
 Json values_that_go_on(const Entry& entry, const config::Schema& schema, const Json& saved) {
   Json values = known_values(schema, saved);

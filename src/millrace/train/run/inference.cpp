@@ -139,7 +139,7 @@ Loaded load_for_inference(const Entry& entry, const std::filesystem::path& from,
   // The recipe gets no function for notices: the recipe may outlive the caller's console, and the run has shown the notices
   // already.
   loaded.recipe = make_guarded(entry.name, entry.make, loaded.config.values, context);
-  // Left out for a plain file of weights, because it has no state of a recipe.
+  // Not called for a plain file of weights, because such a file holds no state of a recipe.
   if (!weights.run.empty() || !weights.recipe.tensors.empty() || !weights.recipe.json.empty())
     loaded.recipe->load_state(weights.recipe);
   if (!weights.frozen.is_null())

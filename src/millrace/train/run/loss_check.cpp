@@ -19,7 +19,8 @@ namespace {
 // The numbers of a term of the loss. They must add up over batches.
 struct TermNumbers {
   double sum = 0, count = 0;
-  // true if the term's count equals its sum, as in log(S/N); then shown_sum and shown_count are compared instead
+  // true if the term has a LossTerm::report: its count equals its sum, as in log(S/N), so shown_count is compared instead of the
+  // count
   bool counts_itself = false;
   double shown_sum = 0, shown_count = 0;
 
@@ -160,14 +161,14 @@ void compare(const Place& place, const Numbers& whole, std::vector<Numbers> halv
     if (!agree(numbers, both, tolerance)) {
       place.refuse(name,
                    "does not add up: a batch of " + std::to_string(place.batch.rows()) + " rows gives " + numbers_text(numbers) +
-                       ", its two halves together " + numbers_text(both),
+                       ", but its two halves together give " + numbers_text(both),
                    remedy(numbers, halves[0][name], halves[1][name]));
     }
     const auto other = turned.find(name);
     if (other != turned.end() && agree(numbers, other->second, tolerance)) continue;
     place.refuse(name,
                  "depends on the order of the rows: a batch of " + std::to_string(place.batch.rows()) + " rows gives " +
-                     numbers_text(numbers) + ", the same rows reversed " +
+                     numbers_text(numbers) + ", but the same rows in reverse order give " +
                      (other == turned.end() ? "no such term" : numbers_text(other->second)),
                  "look for a row that is combined with its neighbour, a weight that depends on a row's place, or a state kept "
                  "between calls");

@@ -91,7 +91,7 @@ std::int64_t rows_of(const Entry& entry, const PredictionInput& input, const std
   return rows;
 }
 
-// Counts the NaN values of each tensor, over all batches.
+// Counts the NaN values of one tensor over all batches, and finds the first row with such a value.
 struct NotANumber {
   std::int64_t count = 0;
   std::int64_t first_row = -1;
@@ -129,8 +129,8 @@ void check_names(const Entry& entry, const Tensors& outputs) {
   }
 }
 
-// Checks the types of the outputs. An integer output is refused if the recipe's entry says real, because readers of the file
-// rely on the entry.
+// Checks the types and shapes of the outputs. For example, an integer output is refused if the recipe's entry says real, because
+// readers of the file rely on the entry.
 void check_kinds(const Entry& entry, const Tensors& outputs) {
   for (const PredictField& field : entry.predicts.outputs) {
     const at::Tensor& output = outputs.at(field.name);

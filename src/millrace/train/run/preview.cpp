@@ -69,7 +69,8 @@ void preview_batches(RunRequest request, const Preview& preview, const BatchVisi
   if (!training) pipeline = recipe->data(Split::validation);  // called after data(Split::train), in the same order as in a run
   if (pipeline.datasets.empty()) {
     throw ConfigError({"recipe " + request.entry->name + " has no " + (training ? "training" : "validation") + " data",
-                       training ? "data" : "flag --split", training ? "name its input; see --help" : "look at --split train"});
+                       training ? "data" : "flag --split",
+                       training ? "name the recipe's input; see --help" : "show the training data with --split train"});
   }
   const std::vector<data::Dataset> datasets = pipeline.datasets;
   data::LoaderOptions options = setup.loader_options(pipeline, preview.split);

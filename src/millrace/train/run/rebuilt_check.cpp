@@ -58,8 +58,8 @@ std::unique_ptr<Recipe> rebuilt(const Assembly& assembly, const snapshot::Conten
   return recipe;
 }
 
-// Returns the name of a value of `saved` that is missing in the state of `recipe`, although the recipe has loaded `saved`; "" =
-// there is none.
+// Returns the name of a value of `saved` that is missing or different in the state of `recipe`, although the recipe has loaded
+// `saved`; "" = there is none.
 std::string not_taken(const State& saved, const Recipe& recipe) {
   State now;
   try {

@@ -52,8 +52,8 @@ std::string nearest_of(const metrics::Means& means, const std::string& wrong) {
 
 bool counts_nothing(const LossTerm& term) { return term.count.item<double>() == 0; }
 
-// Throws RecipeError for a negative count, and for a loss that counts nothing, because the only gradient of such a loss would be
-// NaN.
+// Throws RecipeError for a negative count, and for a loss whose counts are all 0, because the only gradient of such a loss would
+// be NaN.
 void check_counts(const Stepper& stepper, const StepResult& result) {
   for (std::size_t i = 0; i < result.losses.size(); ++i) {
     for (const LossTerm& term : result.losses[i].terms) {
@@ -69,7 +69,7 @@ void check_counts(const Stepper& stepper, const StepResult& result) {
     const auto& terms = result.losses[i].terms;
     if (terms.empty() || !std::ranges::all_of(terms, counts_nothing)) continue;
     throw RecipeError({"objective " + quoted(stepper.objective_name(i)) +
-                           " counts nothing in the first training batch: the count of " +
+                           " counts no values in the first training batch: the count of " +
                            (terms.size() == 1 ? "its loss" : "each of its terms") + " is 0",
                        "LossTerm::count", "give the number of values that the sum adds up; look at masks and ignored labels"});
   }
@@ -97,14 +97,14 @@ void rehearse_prediction(const Assembly& assembly, const Batch& batch, Rehearsal
   if (entry.predicts.inputs.empty()) return;
   const auto [inputs, missing] = inputs_in(batch, entry.predicts);
   if (!missing.empty()) {
-    rehearsal.prediction = "not tried: the batch has no field like the input " + quoted(missing);
+    rehearsal.prediction = "not tried: the batch has no field with the name, type and shape of the input " + quoted(missing);
     return;
   }
   const std::int64_t rows = inputs.begin()->second.size(0);
   if (rows == 0) return;
   const bool same = std::ranges::all_of(inputs, [&](const auto& input) { return input.second.size(0) == rows; });
   if (!same) {
-    rehearsal.prediction = "not tried: its inputs have different numbers of rows in a batch";
+    rehearsal.prediction = "not tried: the inputs of predict() have different numbers of rows in the batch";
     return;
   }
   const Tensors outputs = predict_batch(entry, assembly.recipe(), inputs, rows, assembly.stepper().autocast());
@@ -142,15 +142,15 @@ void look_at_values(const Batch& batch, Rehearsal& rehearsal) {
                                         .data = static_cast<const std::byte*>(host.const_data_ptr())});
       if (!odd) continue;
       const bool known = group.rows() == host.size(0) && odd->row < std::ssize(group.indices);
-      rehearsal.warnings.push_back(
-          "field " + quoted(name) + " of " +
-          (known ? "sample " + std::to_string(group.indices[static_cast<std::size_t>(odd->row)])
-                 : "row " + std::to_string(odd->row)) +
-          (group.name.empty() ? "" : " of data set " + quoted(group.name)) + " holds " +
-          (odd->usual == 0
-               ? "an infinite value"
-               : "a value of magnitude " + significant(odd->value, 3) + ", while the median is " + significant(odd->usual, 3)) +
-          ", at " + to_text(odd->at) + " (" + to_text(batch.origin()) + "): another unit, or a mark for missing data?");
+      rehearsal.warnings.push_back("field " + quoted(name) + " of " +
+                                   (known ? "sample " + std::to_string(group.indices[static_cast<std::size_t>(odd->row)])
+                                          : "row " + std::to_string(odd->row)) +
+                                   (group.name.empty() ? "" : " of data set " + quoted(group.name)) + " holds " +
+                                   (odd->usual == 0 ? "an infinite value"
+                                                    : "a value of magnitude " + significant(odd->value, 3) +
+                                                          ", while the median is " + significant(odd->usual, 3)) +
+                                   ", at " + to_text(odd->at) + " (" + to_text(batch.origin()) +
+                                   "): is it in another unit, or does it mark missing data?");
       return;
     }
   }
@@ -326,7 +326,7 @@ void rehearse_validation(Assembly& assembly, Rehearsal& rehearsal) {
   for (std::size_t i = 0; i < result.losses.size(); ++i) {
     const auto& terms = result.losses[i].terms;
     if (!terms.empty() && std::ranges::all_of(terms, counts_nothing))
-      warn("objective " + quoted(assembly.stepper().objective_name(i)) + " counts nothing in " + to_text(batch->origin()) +
+      warn("objective " + quoted(assembly.stepper().objective_name(i)) + " counts no values in " + to_text(batch->origin()) +
                ": such a loss can't be judged; look at masks and ignored labels",
            rehearsal);
   }
@@ -414,7 +414,7 @@ Rehearsal rehearse(Assembly& assembly) {
   Rehearsal rehearsal;
   stop_if_signalled();
   if (!within_memory([&] { rehearse_training(assembly, rehearsal); }))
-    rehearsal.warnings.emplace_back("memory ran out in the rehearsal of a training batch; the run will try to use less");
+    rehearsal.warnings.emplace_back("memory ran out in the rehearsal of a training batch; the run will try to use less memory");
   stop_if_signalled();
   if (assembly.loaders().validation() != nullptr) {
     const bool whole = within_memory([&] { rehearse_validation(assembly, rehearsal); });
@@ -445,7 +445,7 @@ std::string to_text(const Rehearsal& rehearsal) {
   if (!rehearsal.pictures.empty()) text += line("pictures", joined(rehearsal.pictures, ", "));
   if (!rehearsal.prediction.empty()) text += line("predict", rehearsal.prediction);
   if (rehearsal.training_rows + rehearsal.validation_rows > 0) {
-    text += line("adds up", rehearsal.unchecked.empty() ? "the loss of two half batches, and of the rows reversed"
+    text += line("adds up", rehearsal.unchecked.empty() ? "checked with two half batches, and with the rows in reverse order"
                                                         : "not checked: " + joined(rehearsal.unchecked, "; "));
   }
   for (const std::string& warning : rehearsal.warnings) text += line("warning", warning);

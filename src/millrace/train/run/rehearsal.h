@@ -17,7 +17,7 @@ struct Rehearsal {
   metrics::Means metrics;                               // means on the validation batch
   std::vector<std::string> pictures;                    // "name 640x480"
   std::string prediction;                               // inputs and outputs of predict(), or the reason why it was not called
-  std::vector<std::string> unchecked;                   // losses that could not be checked for adding up, with the reason
+  std::vector<std::string> unchecked;                   // losses for which it was not checked that they add up, with the reason
   std::vector<std::string> warnings;                    // one line for each warning; a warning does not stop the run
   double seconds = 0;
   double step_seconds = 0;   // seconds for the forward and the backward pass of the training batch
@@ -32,8 +32,7 @@ struct Rehearsal {
 // Changes no random number, statistic, gradient or state; a recipe's own validation state is reset. Out-of-memory ends the
 // rehearsal of a split early, since a run recovers from it. Throws
 //   RecipeError   if a callback throws (see RecipeGuard), if the count of a loss is 0, if a loss does not add up (loss_check.h)
-//   or
-//                 depends on layers that the model does not hold (stray_leaves.h), or if a history column has no metric
+//                 or depends on layers that the model does not hold (stray_leaves.h), or if a history column has no metric
 //   ConfigError   if snapshot.best_metric names no metric of the validation, if snapshot.best_is contradicts what is known of
 //                 that metric, or if there is no validation to judge by
 // predict() gets two rows of the batch, if the batch has fields of the names, types and shapes in the recipe's entry.

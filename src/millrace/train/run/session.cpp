@@ -123,7 +123,8 @@ void Session::try_out() {
   const telemetry::LongTask told(console(), "rehearsing with a batch of each split");
   const Rehearsal rehearsal = rehearse(*assembly_);
   if (request_.verbose)
-    for (const std::string& text : rehearsal.unchecked) console().notice("not checked whether half batches add up: " + text);
+    for (const std::string& text : rehearsal.unchecked)
+      console().notice("whether half batches add up was not checked for " + text);
   for (const std::string& warning : rehearsal.warnings) console().warning(warning);
 }
 

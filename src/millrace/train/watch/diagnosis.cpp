@@ -146,7 +146,7 @@ void Diagnosis::saw_validation(double loss, double seconds, const doctor::Eviden
   if (std::isfinite(loss)) numbers_.validation.push_back(loss);
 }
 
-// Measures the share of floating-point bytes in the first batch only, because all batches of a run have the same fields.
+// Measures the share of fp32 and fp64 bytes in the first batch only, because all batches of a run have the same fields.
 void Diagnosis::saw_copied(const Batch& batch) {
   if (copied_floats_) return;
   double all = 0, floats = 0;
@@ -177,7 +177,7 @@ void Diagnosis::saw_machine(const doctor::Sampler::MachineReading& reading) {
   clock_.add(reading);
 }
 
-// An estimate from the times of the run's passes and batches so far.
+// Estimates the seconds from the times of the run's passes and batches so far.
 double Diagnosis::seconds_of_next_trial(const telemetry::Timeline::Summary& so_far) const {
   using telemetry::Phase;
   const RunConfig& config = *parts_.config;

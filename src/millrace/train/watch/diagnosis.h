@@ -60,7 +60,8 @@ class Diagnosis {
   Diagnosis(const Diagnosis&) = delete;
   Diagnosis& operator=(const Diagnosis&) = delete;
 
-  // Called after each log line. Applies the rules, but at most once a second; nullopt if the rules were not applied.
+  // Called after each log line. Applies the rules, but at most once a second, and returns how the findings changed; nullopt if
+  // the rules were not applied.
   [[nodiscard]] std::optional<doctor::Watch::Change> look(const StepRecord& record, MemorySeen memory);
   void saw_validation(double loss, double seconds, const doctor::Evidence::Judged& judged);
   void saw_copied(const Batch& batch);  // called with a batch after its copy to the device

@@ -44,7 +44,7 @@ class MemoryWatch {
   // of tensors are not known.
   [[nodiscard]] std::vector<std::string> look(const Reading& now, const std::function<OwnedMemory()>& owned = nullptr);
   // A text about the present rise; "" if there is none. A rise is over when half of the added bytes are gone, or after kRises
-  // readings that were not higher.
+  // readings in a row that were not higher.
   [[nodiscard]] const std::string& rising() const noexcept { return rising_; }
 
  private:
@@ -54,7 +54,8 @@ class MemoryWatch {
 
   bool told_share_ = false, told_rise_ = false;
   std::string rising_;
-  int rises_ = 0, still_ = 0;  // rises_: higher readings in a row; still_: readings during a reported rise that were not higher
+  int rises_ = 0, still_ = 0;  // rises_: higher readings in a row; still_: readings in a row, during a reported rise, that were
+                               // not higher
   std::uint64_t most_ = 0;     // the most bytes of tensors since begin_
   Reading begin_, last_;       // the first and the last reading of the present rise
   OwnedMemory owned_;          // bytes by owner when the rise began

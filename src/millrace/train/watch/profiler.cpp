@@ -68,7 +68,7 @@ void StepProfiler::end() noexcept {
       state_ = State::done;
       reporter_.warning("no step was recorded: the run ended after " + with_commas(seen_) + " of the " +
                         with_commas(config_.skip) +
-                        " steps that profile.skip leaves out: --profile.skip=0 records from the first");
+                        " steps that profile.skip leaves out; --profile.skip=0 records from the first step on");
       return;
     }
     reporter_.warning("the profile covers " + with_commas(recorded_) + " instead of " + wish + ", because the run ended");

@@ -26,10 +26,10 @@ class SkippedInputs {
   void begin(double skipped, const Json& at);
   [[nodiscard]] bool rose(double skipped) const noexcept { return skipped > skipped_; }
   // Called at a log line. `skipped`: number of all steps skipped so far. If this number rose since the last call, reads the
-  // batches since then again and calls Recipe::prepare for them as `context` says. All calls together take at most two seconds
-  // or 2 % of the loop's time, whichever is longer. Returns a line for each sample that has float values that are not finite,
-  // before or after prepare(), and was not reported before. If a field has such values in more batches than the skipped steps
-  // used, the values mark missing data, and the field is left out. Never throws.
+  // batches since then again. If the values of a batch are finite as read, also calls Recipe::prepare for it as `context` says.
+  // All calls together take at most two seconds or 2 % of the loop's time, whichever is longer. Returns a line for each sample
+  // that has float values that are not finite, before or after prepare(), and was not reported before. If a field has such
+  // values in more batches than the skipped steps used, the values mark missing data, and the field is left out. Never throws.
   std::vector<std::string> look(double skipped, const Json& at, const BatchContext& context);
   [[nodiscard]] const doctor::Evidence::SkippedInput& seen() const noexcept { return seen_; }
 

@@ -30,8 +30,8 @@ void ThawWatch::look(std::int64_t step) const {
            (count == 1 ? " was frozen when the run began and requires a gradient now, but no optimiser updates it"
                        : " were frozen when the run began and require a gradient now, but no optimiser updates them"),
        "set_requires_grad(true) in the recipe, before the log line of step " + std::to_string(step),
-       "leave it trainable from the beginning and detach() its output until the step at which it is to learn: a parameter "
-       "without a gradient does not change"});
+       "leave the layer trainable from the beginning, and detach() its output until the step at which the layer is to learn: "
+       "a parameter without a gradient does not change"});
 }
 
 }  // namespace millrace

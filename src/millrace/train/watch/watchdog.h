@@ -18,10 +18,10 @@ namespace millrace {
 inline constexpr const char* kSaveTask = "the save of step ";
 
 // Watches what the loop says that it is doing (base/doing.h). A phase is reported once if it takes longer than the limit and
-// longer than 50 times the usual time of slow phases. The report has the current task and advice. A second report follows when
-// the phase ends. While a reported phase lasts, the first signal ends the process. Otherwise the loop itself obeys the signal
-// after its step. While a state is being saved, the first signal waits for the save and only the second ends the process, as
-// everywhere (system/signals.h).
+// longer than 50 times the median of the latest slow phases. The report has the current task and advice. A second report follows
+// when the phase ends. While a reported phase lasts, the first signal ends the process. Otherwise the loop itself obeys the
+// signal after its step. While a state is being saved, the first signal waits for the save and only the second ends the process,
+// as everywhere (system/signals.h).
 class Watchdog {
  public:
   struct Options {

@@ -32,7 +32,7 @@ class Recovery {
     std::string where;           // the place that messages name: "step 12"
     bool may_recompute = false;  // false for forward passes without backward, because they keep nothing to recompute
     bool alone = false;          // true: only this rank makes the attempt, so nothing is collective
-    std::int64_t rows = 0;       // the most rows of a batch, if saw() is not called with the batches of this attempt
+    std::int64_t rows = 0;       // if saw() is not called with the batches of this attempt: the most rows that a batch has
   };
   // Calls `run`, and calls it again after each out-of-memory; before each further try it calls `undo` and reduces the use of
   // memory. `run` returns a number of rows; attempt() returns their sum over all ranks, which is exchanged in the same message

@@ -99,7 +99,7 @@ bool Saves::save(std::int64_t step, const std::function<snapshot::Content()>& co
                  bool last) {
   if (!place_.saves) return false;
   if (writer_ != nullptr) writer_->wait();
-  // The save that ended is of an earlier step, or an earlier try of this step.
+  // The save that just ended may be of an earlier step, or an earlier try to save this step.
   take_finished(step, last ? Failure::warn : Failure::as_configured);
   if (saved_step_ == step) return false;
   saved_step_ = step;

@@ -117,7 +117,7 @@ void try_half(Assembly& assembly, DoctorTrials& to) {
   StepTrials trials(assembly.stepper());
   const auto format = assembly.stepper().autocast();
   const double ratio =
-      // the batch takes T(b) = a + k b, so T(b) / T(b/2) shows the fixed share a
+      // a batch of b rows takes T(b) = a + k b, so T(b) / T(b/2) shows the fixed part a
       ratio_of(in_format(trials, *batch, format), in_format(trials, half, format));
   const RunConfig& config = assembly.config();
   const data::Pipeline& pipeline = *assembly.loaders().pipeline(Split::train);
