@@ -32,8 +32,8 @@ std::uint64_t too_much(const Json& ran, std::int64_t size) {
 
 Json refused(std::uint64_t needed, const Json& ran) {
   return {{"fits", false},
-          {"reason", "extrapolated from batch size " + ran["batch_size"].dump() + " it needs " +
-                         human_bytes(static_cast<double>(needed)) + " of " + human_bytes(ran["limit_bytes"].get<double>())}};
+          {"reason", "it needs " + human_bytes(static_cast<double>(needed)) + ", extrapolated from batch size " +
+                         ran["batch_size"].dump() + ", but the limit is " + human_bytes(ran["limit_bytes"].get<double>())}};
 }
 
 // Makes a step, validates a batch and makes another step.

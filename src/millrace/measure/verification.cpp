@@ -241,7 +241,7 @@ Check Verification::device() {
   if (is_known) check.found += "; the GPU busy for " + percent(of_gpu);
   if (busy > kBusyShare && waiting < 1 - kBusyShare) return check;
   check.level = Check::Level::warn;
-  check.found += "; the target is above " + percent(kBusyShare);
+  check.found += "; the device should be more than " + percent(kBusyShare) + " busy";
   check.next = waiting > 1 - kBusyShare ? "train for a minute and ask millrace doctor RUN what makes the input slow"
                                         : "try a larger data.batch_size; millrace tune tries what helps; millrace doctor names "
                                           "other programs that use the cores";

@@ -113,11 +113,11 @@ class Reference {
     at::Tensor offs = found.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true).sub_(expected);
     const double off = offs.norm().item<double>();
     if (!std::isfinite(off)) return "not finite";
-    if (off > kTolerance * size) return rounded(size == 0 ? off : off / size) + " of its size off";
+    if (off > kTolerance * size) return "off by " + rounded(size == 0 ? off : off / size) + " of its size";
     if (off == 0) return "";
     const double usual = size / std::sqrt(static_cast<double>(expected.numel()));
     const double farthest = offs.abs_().div_(expected.abs().add_(usual)).max().item<double>();
-    return farthest > kElementTolerance ? "an element " + rounded(farthest) + " of its size off" : "";
+    return farthest > kElementTolerance ? "an element is off by " + rounded(farthest) + " of its size" : "";
   }
   [[nodiscard]] static std::string rounded(double value) {
     char text[32];
