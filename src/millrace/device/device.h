@@ -51,7 +51,7 @@ struct Cpu {
 [[nodiscard]] std::uint64_t private_resident_bytes();
 
 // Implements the switch "keep_memory" (train/recipe/switchboard.h): glibc's malloc keeps freed memory instead of returning it
-// page by page. Otherwise 456,000 page faults per step were measured. Call it before the first large allocation.
+// page by page. Without this, 456,000 page faults per step were measured. Call it before the first large allocation.
 void keep_freed_memory() noexcept;
 
 // Creates ATen's and OpenMP's intra-op threads. Call it before any computation, because it also installs the workarounds for

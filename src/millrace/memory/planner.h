@@ -39,8 +39,8 @@ class Planner {
     bool fits = true;  // false: the step does not fit, even with all blocks recomputed
   };
 
-  // If `plain` is missing because that step did not fit, it is derived from `recomputed` and the bytes that its second passes
-  // brought back.
+  // If `plain` is nullopt, because that step did not fit, the planner derives it from `recomputed` and the bytes that the second
+  // passes brought back.
   Planner(StepProfile recomputed, std::optional<StepProfile> plain);
 
   [[nodiscard]] const std::vector<BlockCost>& costs() const noexcept { return costs_; }

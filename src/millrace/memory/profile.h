@@ -38,7 +38,7 @@ class Profiler final : public Watcher {
   void backward_begins(std::size_t index) override;
   void second_pass_begins(std::size_t index) override;
   void second_pass_ends(std::size_t index) override;
-  [[nodiscard]] StepProfile finish();  // call at the end of the backward pass
+  [[nodiscard]] StepProfile finish();  // call it at the end of the backward pass
 
  private:
   void next(StepProfile::Segment::Kind kind, std::int64_t block);
