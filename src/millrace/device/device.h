@@ -24,7 +24,7 @@ Backend& backend_of(c10::Device device);  // throws DeviceError if the backend i
 
 struct Choice {
   c10::Device device = c10::Device(c10::kCPU);
-  std::string reason;   // why this device: one line for the plan
+  std::string reason;   // why this device was chosen, in one line for the plan
   std::string warning;  // for example: a GPU is present but this LibTorch is CPU-only; "" = no warning
 };
 // Chooses the device for `wish`: "auto", "cpu", "cuda" (this rank's GPU) or "cuda:1". For any other text, throws ConfigError,

@@ -14,7 +14,7 @@
 namespace millrace::device {
 namespace {
 
-constexpr double kLeastWork = 0.1;  // seconds of work that a result needs, because /proc/stat counts hundredths of a second
+constexpr double kLeastWork = 0.1;  // a result needs this many seconds of work, because /proc/stat counts hundredths of a second
 
 // Seconds of the CPUs: used by all programs, and available in total. Time that other virtual machines took counts as used.
 struct CpuSeconds {

@@ -23,7 +23,7 @@ class Neighbours {
   // waited. The number of other cores does not matter. Each call covers only the time since the last call, even if the last call
   // returned nullopt, because old counts with hardly any work are useless.
   std::optional<double> take_recent_cores();
-  [[nodiscard]] std::optional<double> since_made() const;  // the share since construction
+  [[nodiscard]] std::optional<double> since_made() const;  // like take(), for the time since construction
 
  private:
   struct Counts {                    // all members are seconds

@@ -24,7 +24,7 @@
 namespace millrace {
 namespace {
 
-constexpr double kBusyShare = 0.8;       // share of the time in which the device should be busy, according to vendors' guides
+constexpr double kBusyShare = 0.8;       // the device should be busy for this share of the time, according to vendors' guides
 constexpr double kMemoryShare = 0.9;     // share of the available memory above which the check warns
 constexpr double kLookSeconds = 3;       // seconds for which steps are made while the device is observed
 constexpr std::int64_t kMostSteps = 50;  // the most steps that are made in kLookSeconds

@@ -57,7 +57,7 @@ class Planner {
   StepProfile recomputed_;
   StepProfile plain_;
   bool measured_plain_;
-  std::vector<std::uint64_t> saved_;  // one for each run of a block
+  std::vector<std::uint64_t> saved_;  // saved bytes of each run of a block
   std::vector<BlockCost> costs_;
 };
 

@@ -15,7 +15,7 @@ struct StepProfile {
   struct Segment {
     enum class Kind : std::uint8_t { gap, forward, backward };
     Kind kind = Kind::gap;
-    std::int64_t block = -1;  // index into StepProfile::blocks; for a gap the block before it, -1 = before the first block
+    std::int64_t block = -1;  // index into StepProfile::blocks; for a gap, the block before the gap, or -1 if there is none
     std::uint64_t peak_bytes = 0;
     std::uint64_t begin_bytes = 0, end_bytes = 0;  // bytes that exist at the beginning and the end
     double ms = 0;

@@ -134,7 +134,7 @@ class Reference {
     return at::convolution(input, weight, bias, shape_.stride, shape_.padding, shape_.dilation, shape_.transposed,
                            shape_.output_padding, shape_.groups);
   }
-  // Returns the gradient of the input, or the gradients of weight and bias.
+  // Returns the gradient of the input, or the gradients of weight and bias, as `pass` requests.
   [[nodiscard]] std::vector<at::Tensor> backward(Pass pass, const at::Tensor& direction, const at::Tensor& input,
                                                  const at::Tensor& weight) const {
     const bool of_input = pass == Pass::input_gradient;
