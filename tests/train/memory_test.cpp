@@ -274,7 +274,7 @@ TEST(MaxBatch, DoesNotTryWhatWouldTakeMoreThanTheProcessMayHold) {
   EXPECT_THAT(tried, ElementsAre(1, 2, 4, 8, 16, 32, 64, 80, 88)) << "90 would be the last";
   EXPECT_EQ(found["batch_size"], 88);
   EXPECT_EQ(found["bound"], "memory");
-  EXPECT_EQ(found["tried"][7]["reason"], "extrapolated from batch size 64 it needs 1.4 kB of 1.0 kB");
+  EXPECT_EQ(found["tried"][7]["reason"], "it needs 1.4 kB, extrapolated from batch size 64, but the limit is 1.0 kB");
 }
 
 }  // namespace

@@ -9,8 +9,9 @@
 namespace millrace::device {
 
 // Returns the fault's entry if the fault applies in this process (CPUs with AMX), else nullptr. If it applies, the first call
-// installs a guard that stays until the process ends. The guard computes attention with more than one thread in fp32, forward and
-// backward, and returns the result in the number format of the queries. set_threads() calls this function. Thread-safe.
+// installs a guard that stays until the process ends. If there is more than one thread, the guard computes attention in fp32,
+// forward and backward, and returns the result in the number format of the queries. set_threads() calls this function.
+// Thread-safe.
 const Fault* guard_attention();
 
 // For tests: while this object exists, the fault counts as present on any CPU. Only one object may exist at a time, and no

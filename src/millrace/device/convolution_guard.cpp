@@ -95,8 +95,8 @@ const Fault* fault_of(const ConvolutionCall& call, Pass pass) {
   Rules& rules = device::rules();
   const bool is_ordinary = is_ordinary_call(call);
   const Fault* fault = is_ordinary ? device::fault_of(rules.rows, call, pass) : nullptr;
-  const bool may_be_bf16 =
-      fault == nullptr || fault->instead != Instead::fp32;  // faults found by trials matter if the workaround keeps bf16
+  // If the known fault's workaround computes in fp32, a fault that a trial found does not matter.
+  const bool may_be_bf16 = fault == nullptr || fault->instead != Instead::fp32;
   if (is_ordinary && may_be_bf16 && was_found(call, pass)) fault = &kFound;
   if (fault != nullptr && rules.counts) ++rules.times[fault->name];
   return fault;

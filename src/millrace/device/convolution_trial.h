@@ -19,7 +19,7 @@ namespace millrace::device {
 struct ConvolutionTrial {
   std::vector<FoundFault> faults;
   std::int64_t tried = 0;  // shapes with a verdict for all passes
-  std::string untried;     // why the other shapes have no verdict; "" = all shapes have a verdict
+  std::string untried;     // why some shapes have no verdict; "" = all shapes have a verdict
 };
 
 // Computes the output and both gradients of each shape in bf16, in both layouts, and compares them with fp32. The program

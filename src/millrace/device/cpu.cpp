@@ -66,7 +66,7 @@ void set_threads(int intra_op) {
   guard_address_space(threads);
   // Checks first whether the threads can be created. If they can't, ATen's second pool, which is as large as OpenMP's, would
   // hang, and OpenMP would end the process.
-  constexpr int kOthers = 3;  // room for a reader, the writer and the sampler; if these threads fail, they report it
+  constexpr int kOthers = 3;  // room for a reader, the writer and the sampler, whose own code handles a failed start
   require_threads(2 * (threads - 1) + kOthers);
   at::set_num_threads(threads);
   made = threads;

@@ -116,7 +116,7 @@ Choice detail::choose(const std::string& wish, int local_rank, const Backend* cu
              std::string(
                  is_only ? ", or set device.name=cuda:0 if each rank sees a GPU of its own, as with srun --gpus-per-task=1" : "");
     what = "device.name \"" + wish + "\" needs GPU " + std::to_string(*index) + ", but there " +
-           (is_only ? "is 1" : "are " + std::to_string(cuda->device_count()));
+           (is_only ? "is 1 GPU, number 0" : "are " + std::to_string(cuda->device_count()) + " GPUs, numbered from 0");
   }
   throw ConfigError({.what = what, .where = "devices: " + list_devices(cuda, why_no_cuda), .next = next});
 }

@@ -24,7 +24,7 @@ Backend& backend_of(c10::Device device);  // throws DeviceError if the backend i
 
 struct Choice {
   c10::Device device = c10::Device(c10::kCPU);
-  std::string reason;   // why this device: one line for the plan
+  std::string reason;   // why this device was chosen, in one line for the plan
   std::string warning;  // for example: a GPU is present but this LibTorch is CPU-only; "" = no warning
 };
 // Chooses the device for `wish`: "auto", "cpu", "cuda" (this rank's GPU) or "cuda:1". For any other text, throws ConfigError,
@@ -51,7 +51,7 @@ struct Cpu {
 [[nodiscard]] std::uint64_t private_resident_bytes();
 
 // Implements the switch "keep_memory" (train/recipe/switchboard.h): glibc's malloc keeps freed memory instead of returning it
-// page by page. Otherwise 456,000 page faults per step were measured. Call it before the first large allocation.
+// page by page. Without this, 456,000 page faults per step were measured. Call it before the first large allocation.
 void keep_freed_memory() noexcept;
 
 // Creates ATen's and OpenMP's intra-op threads. Call it before any computation, because it also installs the workarounds for

@@ -57,8 +57,8 @@ bool is_strided_point_of_few_channels(const ConvolutionCall& call) {
 }
 
 // True if the kernel is longer than the volume in a direction. For a transposed convolution, judges the convolution that it
-// transposes. With such kernels of size 3 or more and padding, every tried result was wrong, at any stride, in both layouts
-// (2,600 random shapes). No result was wrong for other kernels, or in two directions.
+// transposes. 2,600 random shapes were tried. If such a kernel had size 3 or more and there was padding, every result was wrong,
+// at any stride and in both layouts. Other kernels and two-dimensional convolutions gave no wrong result.
 bool is_kernel_longer_than_volume(const ConvolutionCall& call) {
   if (!is_volume(call)) return false;
   for (std::size_t i = 0; i < 3; ++i) {
@@ -69,8 +69,9 @@ bool is_kernel_longer_than_volume(const ConvolutionCall& call) {
 }
 
 // True if ATen computes the call in its own loop, which copies each kernel's neighbourhood, and oneDNN would be faster. ATen
-// uses oneDNN for calls that it considers large: more than one sample, more than 20,480 elements without the last axis, or
-// kernels above 3. Below kWorthwhile multiplications, the reordering for oneDNN costs as much as oneDNN saves.
+// uses oneDNN for calls that it considers large: more than one sample, more than 20,480 elements without the last axis, or a
+// kernel larger than 3 along both of the last two axes. Below kWorthwhile multiplications, the reordering for oneDNN costs as
+// much as oneDNN saves.
 bool is_one_small_volume(const ConvolutionCall& call) {
   constexpr std::int64_t kCountsAsLarge = 20480, kWorthwhile = 4'000'000;
   if (!is_volume(call) || call.transposed || call.groups != 1 || call.input[0] != 1 || is_point(call)) return false;

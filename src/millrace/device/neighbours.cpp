@@ -14,7 +14,7 @@
 namespace millrace::device {
 namespace {
 
-constexpr double kLeastWork = 0.1;  // seconds of work that a result needs, because /proc/stat counts hundredths of a second
+constexpr double kLeastWork = 0.1;  // a result needs this many seconds of work, because /proc/stat counts hundredths of a second
 
 // Seconds of the CPUs: used by all programs, and available in total. Time that other virtual machines took counts as used.
 struct CpuSeconds {
@@ -81,7 +81,7 @@ std::optional<Neighbours::Taken> Neighbours::between(const std::optional<Counts>
   if (!before || !now) return std::nullopt;
   const double ran = now->ran - before->ran;
   const double waited = now->waited - before->waited;
-  // The kernel counts time that a quota withholds as waiting for a core.
+  // The kernel's time of waiting for a core includes time that a quota withholds.
   const double held = std::max(0.0, now->held - before->held);
   const Taken taken{.of_ours = std::max(0.0, waited - held),
                     .of_others = std::max(0.0, now->used - before->used - ran),

@@ -20,10 +20,10 @@ class Neighbours {
   // nullopt if the kernel does not report the times, or if the process worked for less than a tenth of a second.
   std::optional<double> take();
   // Like take(), but returns a number of cores: 1 means that another program used a whole core while a thread of this process
-  // waited. The number of other cores does not matter. Each call covers only the time since the last call, even if that one
+  // waited. The number of other cores does not matter. Each call covers only the time since the last call, even if the last call
   // returned nullopt, because old counts with hardly any work are useless.
   std::optional<double> take_recent_cores();
-  [[nodiscard]] std::optional<double> since_made() const;  // the share since construction
+  [[nodiscard]] std::optional<double> since_made() const;  // like take(), for the time since construction
 
  private:
   struct Counts {                    // all members are seconds

@@ -22,7 +22,7 @@ constexpr std::array<std::string_view, 17> kMakers = {
     "aten::new_ones", "aten::new_zeros", "aten::new_full",   "aten::scalar_tensor", "aten::range"};
 constexpr std::array<std::string_view, 8> kRandom = {
     "rand",    "bernoulli",   "dropout",     "normal",
-    "uniform", "multinomial", "exponential", "millrace::"};  // Millrace's kernels draw random numbers inside
+    "uniform", "multinomial", "exponential", "millrace::"};  // some kernels of Millrace draw random numbers
 
 bool is_maker(std::string_view name) { return std::ranges::find(kMakers, name) != kMakers.end(); }
 bool may_draw(std::string_view name) {

@@ -134,8 +134,8 @@ void stand_back_for_memory() {
 std::string memory_account() {
   std::string text = "peak resident " + bytes_text(peak_resident_bytes());
   if (const auto limit = limit_of(RLIMIT_AS))
-    text += "; the address space is limited to " + bytes_text(*limit) + " (ulimit -v), " + bytes_text(mapped_bytes()) +
-            " of it are in use";
+    text += "; the address space is limited to " + bytes_text(*limit) + " (ulimit -v), of which " + bytes_text(mapped_bytes()) +
+            " are in use";
   if (const auto limit = limit_of(RLIMIT_DATA)) text += "; data are limited to " + bytes_text(*limit) + " (ulimit -d)";
   if (const auto limit = Machine().memory_limit())
     text += "; the control group is limited to " + bytes_text(*limit) + " (memory.max)";
@@ -147,7 +147,7 @@ std::string thread_account() {
   if (const auto limit = limit_of(RLIMIT_NPROC))
     limits.push_back(with_commas(static_cast<std::int64_t>(*limit)) + " processes and threads of this user (ulimit -u)");
   if (const auto limit = Machine().thread_limit())
-    limits.push_back(with_commas(static_cast<std::int64_t>(*limit)) + " of the control group (pids.max)");
+    limits.push_back(with_commas(static_cast<std::int64_t>(*limit)) + " processes and threads of the control group (pids.max)");
   if (const auto limit = limit_of(RLIMIT_AS))
     limits.push_back(bytes_text(*limit) + " of address space (ulimit -v), of which " + bytes_text(mapped_bytes()) +
                      " are in use and a stack takes " + bytes_text(thread_stack_bytes()));

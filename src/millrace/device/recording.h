@@ -14,8 +14,8 @@ class Recording {
   // Launches the whole work on the thread's current stream. The work reads and writes the same memory as when it was recorded,
   // so the launch overwrites the results of the previous replay.
   virtual void replay() = 0;
-  // True if the work draws numbers of the device's default generator. Each replay then starts at the generator's present seed and
-  // position, and advances it as the work itself would.
+  // True if the work draws random numbers from the device's default generator. Each replay then starts at the generator's
+  // present seed and position, and advances the generator as the work itself would.
   [[nodiscard]] virtual bool draws() const = 0;
 };
 

@@ -18,11 +18,11 @@
 namespace millrace::device {
 namespace {
 
-constexpr double kWanted = 0.2;  // cores; other programs that use this many need cores that this process uses
+constexpr double kWanted = 0.2;  // cores; if other programs use this many, they take cores that this process needs
 constexpr double kAlone = 0.1;
 constexpr int kBusyLooks = 2;
 constexpr int kQuietLooks = 5;
-// Seconds between measurements with two CPUs, because Neighbours needs a tenth of a second of work.
+// Seconds between measurements if there are two CPUs. Neighbours needs a tenth of a second of work.
 constexpr double kEvery = 0.12;
 constexpr double kMostOfACore = 0.002;  // share of a core that measuring may cost
 

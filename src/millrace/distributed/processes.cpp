@@ -190,7 +190,7 @@ void Processes::call(const std::function<void()>& collective) {
 
 namespace {
 
-// Each remaining rank reports in the store. Returns the ranks that do not report, because these are gone or hang.
+// Reports in the store that this rank remains, and returns the ranks that do not report, because these are gone or hang.
 std::vector<int> absent_ranks(c10d::Store& store, Ranks ranks) {
   constexpr int kRollCallMs = 400;
   store.setTimeout(std::chrono::milliseconds(kRollCallMs));
@@ -354,7 +354,7 @@ std::unique_ptr<GradientSums> Processes::gradient_sums(const std::vector<at::Ten
       backends.second_stream = parts_->groups->second_stream();
       return;
     }
-    backends.to = backends.back = parts_->connect(name, rendezvous_, options_);  // two ranks need no separate second half
+    backends.to = backends.back = parts_->connect(name, rendezvous_, options_);  // two ranks need only one set of connections
     if (rendezvous_.ranks.world_size > 2) backends.back = parts_->connect(name + "/back", rendezvous_, options_);
   });
   return std::make_unique<GradientBuckets>(std::move(backends), parameters, options,

@@ -18,8 +18,8 @@ class RankGroups;
 namespace millrace::distributed {
 
 struct ProcessesOptions {
-  double join_s = 300;      // seconds that a rank waits for the others to join
-  double timeout_s = 1800;  // seconds that a call waits for the others; the end of a process is noticed at once
+  double join_s = 300;      // seconds that a rank waits for the other ranks to join
+  double timeout_s = 1800;  // seconds that a call waits for the other ranks; the end of a rank's process is noticed at once
 };
 
 // A process makes one object and uses it from one thread. SIGPIPE must be ignored (system/signals.h), because writes may go to

@@ -32,8 +32,8 @@ class Variables {
     int number = 0;
     const auto [end, code] = std::from_chars(value.data(), value.data() + value.size(), number);
     if (code != std::errc() || end != value.data() + value.size() || number < 0)
-      throw DistributedError(
-          {std::string(name) + " is \"" + value + "\", not a number from 0", name, "correct the program that sets it"});
+      throw DistributedError({std::string(name) + " is \"" + value + "\", not a whole number of at least 0", name,
+                              "correct the program that sets it"});
     return number;
   }
   [[nodiscard]] int number_or(const char* name, int otherwise) const { return has(name) ? number(name) : otherwise; }
@@ -55,9 +55,10 @@ void check(const Rendezvous& rendezvous) {
                             "give each process a different rank, from 0 to the number of processes - 1"});
   };
   if (ranks.rank >= ranks.world_size)
-    refuse("rank " + std::to_string(ranks.rank) + " of " + std::to_string(ranks.world_size) + " processes");
+    refuse("this process has rank " + std::to_string(ranks.rank) + ", but the run has " + std::to_string(ranks.world_size) +
+           " processes");
   if (ranks.local_world_size < 1 || ranks.local_world_size > ranks.world_size || ranks.local_rank >= ranks.local_world_size)
-    refuse("local rank " + std::to_string(ranks.local_rank) + " of " + std::to_string(ranks.local_world_size) +
+    refuse("this process has local rank " + std::to_string(ranks.local_rank) + " of " + std::to_string(ranks.local_world_size) +
            " processes on this machine, in a run of " + std::to_string(ranks.world_size) + " processes");
   constexpr int kLastPort = 65535;  // the system's functions would take a larger number modulo 65536
   if (rendezvous.port < 1 || rendezvous.port > kLastPort)

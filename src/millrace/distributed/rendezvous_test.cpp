@@ -60,7 +60,7 @@ TEST(Rendezvous, AMissingOrWrongVariableIsNamed) {
   }
   Values values = kTorchrun;
   values["RANK"] = "8";
-  EXPECT_THAT(error_of(values), testing::HasSubstr("rank 8 of 8"));
+  EXPECT_THAT(error_of(values), testing::HasSubstr("rank 8, but the run has 8 processes"));
 }
 
 TEST(Rendezvous, APortThatThereIsNotIsRefused) {

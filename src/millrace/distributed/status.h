@@ -43,7 +43,7 @@ class StatusPages {
 // The rank's side: while this object exists, a thread writes the present activity of the training loop twenty times a second.
 class StatusWriter {
  public:
-  // Calls have no effect if the variable is missing or the descriptor is not a launcher's.
+  // No call has an effect if `environment` lacks kStatusVariable, or if the descriptor that it names is not a launcher's.
   StatusWriter(const Environment& environment, int local_rank);
   ~StatusWriter();
   StatusWriter(const StatusWriter&) = delete;

@@ -32,8 +32,8 @@ std::uint64_t too_much(const Json& ran, std::int64_t size) {
 
 Json refused(std::uint64_t needed, const Json& ran) {
   return {{"fits", false},
-          {"reason", "extrapolated from batch size " + ran["batch_size"].dump() + " it needs " +
-                         human_bytes(static_cast<double>(needed)) + " of " + human_bytes(ran["limit_bytes"].get<double>())}};
+          {"reason", "it needs " + human_bytes(static_cast<double>(needed)) + ", extrapolated from batch size " +
+                         ran["batch_size"].dump() + ", but the limit is " + human_bytes(ran["limit_bytes"].get<double>())}};
 }
 
 // Makes a step, validates a batch and makes another step.
@@ -43,7 +43,7 @@ Json try_whole_step(const RunRequest& request) {
   // Limits the trial even if the run has no limit, because a trial that runs out of memory does not recover.
   std::optional<MemoryLimit> limited;
   if (device.is_cpu() && !setup.switches().on("memory_recovery")) limited.emplace(setup.config().memory.limit);
-  device::release_cached_memory(device);  // memory that the trial of another size left
+  device::release_cached_memory(device);  // frees memory that the trial of another size left
   const std::uint64_t before = device::private_resident_bytes();
   Assembly run(setup, folders_to_look_in());
   run.decide();

@@ -239,7 +239,7 @@ double StepBench::step() {
   Impl& impl = *impl_;
   const double begin = steady_seconds();
   begin_step();
-  // Reads the loss, because the programs in the comparison read it too. This waits for the device.
+  // Reads the loss, because the programs with which Millrace is compared read it too. This waits for the device.
   const double loss = impl.loss.item<double>();
   if (!impl.first_step_seconds) {
     impl.first_step_seconds = seconds_since_process_start();

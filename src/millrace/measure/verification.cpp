@@ -24,7 +24,7 @@
 namespace millrace {
 namespace {
 
-constexpr double kBusyShare = 0.8;       // share of the time in which the device should be busy, according to vendors' guides
+constexpr double kBusyShare = 0.8;       // the device should be busy for this share of the time, according to vendors' guides
 constexpr double kMemoryShare = 0.9;     // share of the available memory above which the check warns
 constexpr double kLookSeconds = 3;       // seconds for which steps are made while the device is observed
 constexpr std::int64_t kMostSteps = 50;  // the most steps that are made in kLookSeconds
@@ -241,7 +241,7 @@ Check Verification::device() {
   if (is_known) check.found += "; the GPU busy for " + percent(of_gpu);
   if (busy > kBusyShare && waiting < 1 - kBusyShare) return check;
   check.level = Check::Level::warn;
-  check.found += "; the target is above " + percent(kBusyShare);
+  check.found += "; the device should be more than " + percent(kBusyShare) + " busy";
   check.next = waiting > 1 - kBusyShare ? "train for a minute and ask millrace doctor RUN what makes the input slow"
                                         : "try a larger data.batch_size; millrace tune tries what helps; millrace doctor names "
                                           "other programs that use the cores";

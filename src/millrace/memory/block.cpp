@@ -49,7 +49,7 @@ bool covers(const std::string& pattern, const std::string& block) {
   return dot != std::string::npos && covers(pattern, block.substr(0, dot));
 }
 
-// The state of LibTorch's generators, for layers that draw without keys. restore() brings the state back.
+// The state of LibTorch's generators, for layers that draw random numbers from them. restore() brings the state back.
 class Generators {
  public:
   explicit Generators(c10::Device device) {

@@ -157,7 +157,7 @@ class Shelf {
   std::mutex mutex_;                              // guards the members below
   const std::unique_ptr<device::Copies> copies_;  // null: the device's tensors are host memory
   std::list<Item> items_;
-  std::unordered_map<const c10::StorageImpl*, Place> known_;  // only during the forward pass
+  std::unordered_map<const c10::StorageImpl*, Place> known_;  // empty after the forward pass
   std::deque<Leaving> leaving_;
 };
 

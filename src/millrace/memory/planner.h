@@ -39,8 +39,8 @@ class Planner {
     bool fits = true;  // false: the step does not fit, even with all blocks recomputed
   };
 
-  // If `plain` is missing because that step did not fit, it is derived from `recomputed` and the bytes that its second passes
-  // brought back.
+  // If `plain` is nullopt, because that step did not fit, the planner derives it from `recomputed` and the bytes that the second
+  // passes brought back.
   Planner(StepProfile recomputed, std::optional<StepProfile> plain);
 
   [[nodiscard]] const std::vector<BlockCost>& costs() const noexcept { return costs_; }
@@ -57,7 +57,7 @@ class Planner {
   StepProfile recomputed_;
   StepProfile plain_;
   bool measured_plain_;
-  std::vector<std::uint64_t> saved_;  // one for each run of a block
+  std::vector<std::uint64_t> saved_;  // saved bytes of each run of a block
   std::vector<BlockCost> costs_;
 };
 

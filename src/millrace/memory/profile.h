@@ -15,7 +15,7 @@ struct StepProfile {
   struct Segment {
     enum class Kind : std::uint8_t { gap, forward, backward };
     Kind kind = Kind::gap;
-    std::int64_t block = -1;  // index into StepProfile::blocks; for a gap the block before it, -1 = before the first block
+    std::int64_t block = -1;  // index into StepProfile::blocks; for a gap, the block before the gap, or -1 if there is none
     std::uint64_t peak_bytes = 0;
     std::uint64_t begin_bytes = 0, end_bytes = 0;  // bytes that exist at the beginning and the end
     double ms = 0;
@@ -38,7 +38,7 @@ class Profiler final : public Watcher {
   void backward_begins(std::size_t index) override;
   void second_pass_begins(std::size_t index) override;
   void second_pass_ends(std::size_t index) override;
-  [[nodiscard]] StepProfile finish();  // call at the end of the backward pass
+  [[nodiscard]] StepProfile finish();  // call it at the end of the backward pass
 
  private:
   void next(StepProfile::Segment::Kind kind, std::int64_t block);

@@ -13,7 +13,7 @@ namespace millrace {
 // contains this code), then in the build folder, then in the install folder.
 [[nodiscard]] std::string find_beside(std::string_view name, const std::filesystem::path& built,
                                       const std::filesystem::path& installed);
-// Returns the text for the error message if the program was not found: "looked for beside "/usr/bin/millrace" and in …".
+// Returns the text for the error message if the program was not found: "searched next to "/usr/bin/millrace" and in …".
 [[nodiscard]] std::string looked_for_beside(const std::filesystem::path& installed);
 
 // Settings for posix_spawn: default signals, all unblocked, and a separate process group. So an interrupt from the terminal

@@ -126,8 +126,8 @@ void add_next(CrashReport& report, const CrashSite& site, bool has_line) noexcep
   for (std::size_t i = 0; i < site.count; ++i) next.add(" ").add_hex(site.calls[i]);
 }
 
-// Returns true for an access near the stack pointer to memory that does not exist. The address is above the stack pointer if a
-// large array of the function caused the overflow, and below it if a call did.
+// Returns true if the thread crashed because it accessed missing memory near the stack pointer. The address is above the stack
+// pointer if a large array of the function caused the overflow, and below it if a call did.
 bool is_stack_overflow(const siginfo_t* info, const void* context) noexcept {
   constexpr std::uintptr_t kNear = 1U << 20U;
   const std::uintptr_t stack = stack_pointer(context);

@@ -19,8 +19,8 @@ struct Module {
   std::array<char, 48> name{};
 };
 
-// The program and its libraries. Libraries that are loaded later are not in the list, because a lock in a handler would be
-// needed to list them.
+// The program and its libraries. Libraries that are loaded later are not in the list, because the handler would need a lock to
+// list them.
 struct Modules {
   std::array<Module, 128> all{};  // the first one is the program
   std::size_t count = 0;

@@ -36,7 +36,7 @@ class WorkClock {
 [[nodiscard]] bool had_the_cores(const WorkClock::Time& time) noexcept;
 
 // Two implementations of the same work, timed in turns. Each implementation's time is the least of its times, because other
-// programs disturbed that one least.
+// programs disturbed that run least.
 struct Comparison {
   double first_ms = 0, second_ms = 0;
   bool disturbed = false;  // true: other programs disturbed every run of one implementation, so both times are busy times, not

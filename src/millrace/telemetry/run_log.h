@@ -33,9 +33,9 @@ class RunLog {
 };
 
 // Writes TensorBoard scalar and text events (TFRecord framing with masked CRC32C, protobuf encoded by hand), which the
-// `tensorboard` package reads. One file per process: events.out.tfevents.<unix seconds>.<host>.<pid>. Events are kept until
-// flush(), the destructor or 64 kB. After a failed write they continue in a new file, because readers stop at a torn record.
-// Thread-safe.
+// `tensorboard` package reads. One file per process: events.out.tfevents.<unix seconds>.<host>.<pid>. Events are kept in memory
+// until flush(), the destructor, or until they take 64 kB. After a failed write they continue in a new file, because readers
+// stop at a torn record. Thread-safe.
 class EventWriter {
  public:
   EventWriter(Fs& fs, const std::filesystem::path& folder, std::function<void(const std::string&)> warn);

@@ -36,8 +36,9 @@ inline constexpr std::size_t kPhases = 15;
 
 class Timeline;
 
-// While a span exists, time counts for its phase, and reports of the running work show that phase (base/doing.h). Costs two clock
-// reads. A nested span's time is not counted for the outer span. Spans inside a trial or a validation are not counted separately.
+// While a span exists, time counts for its phase, and reports of the running work show that phase (base/doing.h). Costs two
+// clock reads. A nested span's time is not counted for the outer span, except inside a trial or a validation, for which all time
+// counts.
 class Span {
  public:
   Span(Timeline& timeline, Phase phase) noexcept;

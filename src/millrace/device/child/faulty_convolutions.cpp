@@ -1,5 +1,5 @@
-// A library that tests load before LibTorch. The library computes LibTorch's weight gradients, but with the mistake that
-// MILLRACE_MISTAKE names.
+// A library that tests load before LibTorch. It calls LibTorch's convolution_backward() and then adds the mistake that
+// MILLRACE_MISTAKE names to the weight gradient.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/convolution_backward_native.h>
 #include <ATen/ops/empty.h>

@@ -35,8 +35,8 @@ using detail::ConvolutionJob;
 using detail::Unit;
 
 constexpr double kTolerance = 0.05;  // limit for norm(error) / norm(result), which is 0.004 for bf16 and 0.012 for emulated bf16
-// Limit for the error of an element, relative to the sum of its magnitude and the root mean square of all elements. bf16 is off
-// by 0.004, emulated bf16 by 0.06.
+// Limit for an element's error, divided by the sum of the element's magnitude and the root mean square of all elements. bf16 is
+// off by 0.004, emulated bf16 by 0.06.
 constexpr double kElementTolerance = 0.25;
 // A pass is tried several times within this time, because a fault may not show at the first try. The tries fill memory with
 // different junk: NaN, large numbers, zeros.
@@ -60,7 +60,7 @@ class Reference {
  public:
   explicit Reference(const ConvolutionShape& shape) : shape_(shape) {
     const auto noise = [](const std::vector<std::int64_t>& sizes) {
-      return at::randn(sizes).to(at::kBFloat16).to(at::kFloat);  // the same numbers in each format
+      return at::randn(sizes).to(at::kBFloat16).to(at::kFloat);  // rounded to bf16, so that fp32 gets the same numbers
     };
     input_ = noise(shape.input);
     weight_ = noise(shape.weight);
@@ -79,7 +79,7 @@ class Reference {
     std::string fault;        // "" = the pass is right
     bool is_damaged = false;  // the pass wrote outside its memory, so this process must not continue
   };
-  // The verdict on a pass in bf16.
+  // Tries a pass in bf16 and returns the verdict.
   [[nodiscard]] Verdict try_pass(const Unit& unit) const {
     const double began = milliseconds();
     for (std::size_t i = 0; i < kTries.size() && (i < kLeastTries || milliseconds() - began < kTriesMs); ++i) {
@@ -113,11 +113,11 @@ class Reference {
     at::Tensor offs = found.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true).sub_(expected);
     const double off = offs.norm().item<double>();
     if (!std::isfinite(off)) return "not finite";
-    if (off > kTolerance * size) return rounded(size == 0 ? off : off / size) + " of its size off";
+    if (off > kTolerance * size) return "off by " + rounded(size == 0 ? off : off / size) + " of its size";
     if (off == 0) return "";
     const double usual = size / std::sqrt(static_cast<double>(expected.numel()));
     const double farthest = offs.abs_().div_(expected.abs().add_(usual)).max().item<double>();
-    return farthest > kElementTolerance ? "an element " + rounded(farthest) + " of its size off" : "";
+    return farthest > kElementTolerance ? "an element is off by " + rounded(farthest) + " of its size" : "";
   }
   [[nodiscard]] static std::string rounded(double value) {
     char text[32];
@@ -134,7 +134,7 @@ class Reference {
     return at::convolution(input, weight, bias, shape_.stride, shape_.padding, shape_.dilation, shape_.transposed,
                            shape_.output_padding, shape_.groups);
   }
-  // Returns the gradient of the input, or the gradients of weight and bias.
+  // Returns the gradient of the input, or the gradients of weight and bias, as `pass` requests.
   [[nodiscard]] std::vector<at::Tensor> backward(Pass pass, const at::Tensor& direction, const at::Tensor& input,
                                                  const at::Tensor& weight) const {
     const bool of_input = pass == Pass::input_gradient;

@@ -7,7 +7,7 @@ namespace {
 
 constexpr int kWarps = 8;  // warps of a block
 
-// The lanes of a warp read neighbouring pieces of sixteen bytes in a row. The warps of a block handle the block's rows in turn.
+// The lanes of a warp read neighbouring 16-byte pieces of a row. The warps of a block handle the block's rows in turn.
 template <class X>
 __global__ void __launch_bounds__(32 * kWarps)
     column_sums(const X* matrix, std::int64_t rows, std::int64_t columns, float* parts) {

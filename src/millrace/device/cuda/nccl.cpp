@@ -25,7 +25,7 @@ class NcclGroups final : public RankGroups {
     (void)cudaGetLastError();  // clears the error, which a later call would report again
     throw DeviceError({.what = std::string("the GPU's address can't be read: ") + cudaGetErrorString(status),
                        .where = "cuda:" + std::to_string(gpu),
-                       .next = "check that nvidia-smi lists it"});
+                       .next = "check that nvidia-smi lists this GPU"});
   }
 
   [[nodiscard]] c10::intrusive_ptr<c10d::Backend> connect(const RankGroups::Seat& seat) override {

@@ -60,8 +60,8 @@ class Graph final : public at::cuda::CUDAGraph {
   }
 
  private:
-  // LibTorch 2.15's function restores everything. LibTorch 2.11's would throw before it has restored everything, so the rest of
-  // its clean-up is repeated here.
+  // LibTorch 2.15's capture_end() restores all state. LibTorch 2.11's would throw before it has restored everything, so this
+  // function does its steps instead of calling it.
   template <class OfEitherTorch>
   static void end(OfEitherTorch& graph) noexcept {
     try {
@@ -87,8 +87,8 @@ class CudaRecording final : public Recording {
  public:
   CudaRecording(c10::DeviceIndex index, Pool pool, std::unique_ptr<Graph> graph)
       : index_(index), pool_(std::move(pool)), graph_(std::move(graph)) {}
-  // Waits for the last replay. LibTorch may return a destroyed graph's memory to the driver. If segments grow, LibTorch first
-  // waits only for the recording's stream, on which no replay runs.
+  // Waits for the last replay, because LibTorch may return a destroyed graph's memory to the driver. If segments grow, LibTorch
+  // itself waits only for the recording's stream, on which no replay runs.
   ~CudaRecording() override {
     try {
       const c10::cuda::CUDAGuard guard(index_);

@@ -2,7 +2,7 @@
 // the program's standard input. The program answers on standard output, one line at a time:
 //   begin UNIT MILLISECONDS     the unit counts as hung after this much core time
 //   right UNIT
-//   wrong UNIT WHAT             WHAT is "0.52 of its size off", "not finite", …
+//   wrong UNIT WHAT             WHAT is "off by 0.52 of its size", "not finite", …
 //   untried UNIT WHY            no verdict
 // After a pass that wrote outside its memory, the program ends with status 0, and another process tries the other units.
 #pragma once

@@ -9,8 +9,8 @@ namespace {
 constexpr std::int64_t kBlock = 16;         // channels in a buffer
 constexpr std::int64_t kElementBytes = 64;  // bytes at one position: a block in bf16, once as it is and once transposed
 constexpr std::int64_t kTile = 32;          // columns of a tile
-// The level 2 cache sizes to assume for a CPU that does not report its size: the size that oneDNN then assumes, and the actual
-// size of every CPU with AMX.
+// The sizes of a level 2 cache to assume for a CPU that does not report its cache's size: the size that oneDNN then assumes, and
+// the actual size of every CPU with AMX.
 constexpr std::array<std::int64_t, 2> kWhereUnknown = {std::int64_t{512} << 10U, std::int64_t{2} << 20U};
 
 std::int64_t up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }

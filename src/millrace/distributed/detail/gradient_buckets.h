@@ -24,7 +24,7 @@ namespace millrace::distributed {
 struct BucketBackends {
   // The transports for the two halves of a sum. Both are the same object for two ranks, and if there is a second_stream.
   c10::intrusive_ptr<c10d::Backend> to, back;
-  std::optional<c10::Stream> second_stream;  // stream of the second halves; nullopt: waits of the groups block the thread
+  std::optional<c10::Stream> second_stream;  // stream of the second halves; nullopt: Work::wait() blocks the thread
   c10::intrusive_ptr<c10d::Backend> words;   // carries numbers in CPU memory; only the loop's thread uses it
 };
 

@@ -19,7 +19,7 @@ std::string obstacle(const std::vector<RankDevice>& ranks) {
   }
   for (std::size_t rank = 1; rank < ranks.size(); ++rank) {
     if (ranks[rank].library != ranks[0].library)
-      return named(rank, ranks[rank]) + " has " + ranks[rank].library + ", rank 0 has " + ranks[0].library;
+      return named(rank, ranks[rank]) + " has " + ranks[rank].library + ", but rank 0 has " + ranks[0].library;
   }
   for (std::size_t rank = 1; rank < ranks.size(); ++rank) {
     for (std::size_t other = 0; other < rank; ++other) {
@@ -45,7 +45,7 @@ Chosen<std::string> choose_transport(const std::vector<RankDevice>& ranks, const
   const std::string problem = obstacle(ranks);
   if (wish == "nccl" && !problem.empty())
     throw ConfigError(
-        {.what = "the ranks can't add up over NCCL: " + problem,
+        {.what = "the ranks can't add up tensors over NCCL: " + problem,
          .where = "distributed.transport",
          .next = "remove this cause, or set distributed.transport=auto: Gloo then carries the tensors through host memory"});
   if (none_has_a_gpu) return {"gloo", "the ranks compute on CPUs"};

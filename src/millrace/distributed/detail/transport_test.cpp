@@ -41,15 +41,15 @@ TEST(Transport, IsGlooElsewhereAndSaysWhy) {
       text({kFirst, bare}),
       "gloo: through host memory, because rank 1 on b: this build has no NCCL: nccl.h was not found when it was configured");
   const RankDevice older{"b", "0000:3b:00.0", "NCCL 2.27.3", ""};
-  EXPECT_EQ(text({kFirst, older}), "gloo: through host memory, because rank 1 on b has NCCL 2.27.3, rank 0 has NCCL 2.28.9");
+  EXPECT_EQ(text({kFirst, older}), "gloo: through host memory, because rank 1 on b has NCCL 2.27.3, but rank 0 has NCCL 2.28.9");
   EXPECT_EQ(text({kFirst, kSecond, kFirst}),
             "gloo: through host memory, because ranks 0 and 2 share GPU 0000:3b:00.0 of a, but NCCL needs a GPU for each rank");
 }
 
 TEST(Transport, ThatWasAskedForAndCantBeIsRefused) {
   EXPECT_EQ(refusal({kFirst, kFirst}),
-            "ConfigError  the ranks can't add up over NCCL: ranks 0 and 1 share GPU 0000:3b:00.0 of a, but NCCL needs a GPU for "
-            "each rank\n  where    distributed.transport\n"
+            "ConfigError  the ranks can't add up tensors over NCCL: ranks 0 and 1 share GPU 0000:3b:00.0 of a, but NCCL needs a "
+            "GPU for each rank\n  where    distributed.transport\n"
             "  next     remove this cause, or set distributed.transport=auto: Gloo then carries the tensors through host memory");
   EXPECT_THAT(refusal({kCpu, kCpu}), testing::HasSubstr("rank 0 on a computes on its CPU"));
 }

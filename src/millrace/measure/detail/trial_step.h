@@ -11,7 +11,7 @@ namespace millrace {
 struct TrialStep {
   double seconds = 0;
   std::int64_t rows = 0;
-  double loss = 0;  // loss of the first objective in its last micro-batch
+  double loss = 0;  // loss of the first objective in the step's last micro-batch
 };
 
 // Makes step `step` (0-based), with its update, on the loader's next batch. After the last batch of an epoch the next epoch
