@@ -33,7 +33,8 @@ constexpr double kCopies = 0.10, kCopyLess = 0.75;
 constexpr std::int64_t kTimesRows = 4;  // the remedy enlarges a batch at most by this factor
 constexpr double kSlower = 1.25;        // time of the latest steps / time of the first steps
 constexpr std::size_t kEarlierRuns = 3;
-constexpr double kSlowerBeside = 1.5;  // like kSlower, but used if other programs use the cores, and with them caches and memory
+constexpr double kSlowerBeside = 1.5;  // like kSlower, but used while other programs use the cores, and therefore caches and
+                                       // memory too
 // Shares of the time in which the GPU computes; vendors' guides ask for kGpuBusy.
 constexpr double kGpuBusy = 0.8, kGpuIdle = 0.5;
 constexpr double kLaunches = 0.9;     // if host's time / GPU's time for a step is at least this, launching limits the GPU
@@ -108,8 +109,8 @@ int threads_beside_others(const Evidence& e) {
   return threads < e.script->threads ? threads : 0;
 }
 
-// The change that sets the number of threads. It is an environment variable, because a variable also works if the script sets no
-// number of threads, and in libraries that have separate threads.
+// The change that sets the number of threads by an environment variable. The variable also works in a script that sets no number
+// of threads, and in libraries that have separate threads.
 Finding::Change with_threads(const Script& script, int threads) {
   const std::string count = std::to_string(threads);
   return {.text = "OMP_NUM_THREADS=" + count + " " + (script.command.empty() ? "python " + script.path : script.command),

@@ -259,7 +259,8 @@ const std::string& content_of(headrace_loader& opened) {
   if (!opened.content.empty()) return opened.content;
   Sha256 hash;
   for (const Json& dataset : opened.loader->data_state()) {
-    for (const char* const key : {"files", "groups"}) {  // of each row: the size or the number of files, and the digest
+    for (const char* const key : {"files", "groups"}) {  // the last two values of a row: the size or the number of files, then
+                                                         // the digest
       if (!dataset.contains(key)) continue;
       for (const Json& row : dataset[key]) hash.update(row[row.size() - 2].dump() + row[row.size() - 1].dump() + "\n");
     }

@@ -13,7 +13,7 @@
 namespace millrace {
 namespace {
 
-constexpr std::size_t kBlock = 2048;  // number of values whose squares are summed around the same mean
+constexpr std::size_t kBlock = 2048;  // number of values whose squared distances from one mean are summed
 constexpr std::size_t kSlots = std::size_t{1} << 17U;
 static_assert(kSlots > static_cast<std::size_t>(kMostDistinct), "the table of different values always has a free place");
 
