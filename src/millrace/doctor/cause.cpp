@@ -205,7 +205,7 @@ bool cause_from_system(const std::vector<Json>& lines, const SystemMark& then, c
                  human_bytes(static_cast<double>(*then.group_limit)) + " of memory";
   } else if (rose(then.machine_kills, now.machine_kills)) {
     const std::int64_t killed = *now.machine_kills - *then.machine_kills;
-    cause.text = died + ", probably killed by the kernel, out of memory: the kernel has killed " + with_commas(killed) +
+    cause.text = died + ", probably killed by the kernel for lack of memory: the kernel has killed " + with_commas(killed) +
                  (killed == 1 ? " process" : " processes") + " on this machine since the run began";
   } else {
     return false;

@@ -123,7 +123,7 @@ Found bad_samples(const Evidence& e) {
                  .what = with_commas(e.input.bad_samples) + (e.input.bad_samples == 1 ? " sample" : " samples") +
                          " could not be read so far and " + (e.input.bad_samples == 1 ? "was" : "were") +
                          " skipped or replaced (data.bad_samples), compared with " + with_commas(e.input.good_samples) +
-                         " that could be",
+                         " that could be read",
                  .remedy = "repair or remove them: the run's warnings name the first of each epoch, and say what is wrong",
                  .key = {},
                  .value = {},
@@ -149,7 +149,7 @@ Found slow_sample(const Evidence& e) {
   return Finding{.id = {},
                  .what = "steps wait for data " + percent(e.share(Phase::data_wait)) +
                          " of the time, mostly for single samples of " + worst.file +
-                         "; its other samples are as quick as usual, and the slowest is " + worst.sample + ", " +
+                         "; its other samples are as quick as usual, and the slowest, " + worst.sample + ", takes " +
                          significant(worst.sample_times, 2) + " times as long",
                  .remedy =
                      "find out how it differs (larger, compressed differently) and rewrite or remove it; if another file is "

@@ -134,7 +134,8 @@ Found log_often(const Evidence& e) {
   const double waited = (e.core_wait_seconds.value_or(0) - *e.others * e.times.loop()) / e.times.loop();
   const double taken = std::min(waited, e.share(Phase::log));
   if (taken < kWriter) return finding;
-  finding->what += "; for another " + percent(taken) + " of the time the loop waits for a core that the writer's thread uses";
+  finding->what +=
+      "; for another " + percent(taken) + " of the time the loop waits for a core that the thread of the event writer uses";
   finding->gain = gain_of(finding->gain->likely * (1 + taken / e.share(Phase::log)));
   return finding;
 }
@@ -216,7 +217,7 @@ Found recompute_unneeded(const Evidence& e) {
   // tensors that are kept instead of recomputed seldom take more than this multiple of the peak
   constexpr std::uint64_t kTimes = 8;
   if (share < kRecomputes || !e.memory.recompute_by_user || free < kTimes * e.memory.step_peak) return std::nullopt;
-  return set("blocks that run a second time take " + percent(share) + " of the time, a step holds " +
+  return set("recomputing blocks takes " + percent(share) + " of the time, although a step holds only " +
                  human_bytes(static_cast<double>(e.memory.step_peak)) + ", and " + human_bytes(static_cast<double>(free)) +
                  " of memory are free",
              "memory.recompute", "none", gain_of(share));
@@ -227,8 +228,8 @@ Found rebuilt_tensors(const Evidence& e) {
   const double share = e.census->rebuilt_seconds / e.census->seconds * work_share(e);
   if (share < kRebuilds) return std::nullopt;
   return Finding{.id = {},
-                 .what = "tensors that depend neither on parameters nor on the batch are made again in every step, " +
-                         percent(share) + " of the time, mostly by " + e.census->rebuilt_by,
+                 .what = "tensors that depend neither on parameters nor on the batch are made again in every step, which takes " +
+                         percent(share) + " of the time, mostly in " + e.census->rebuilt_by,
                  .remedy = "make them once, in the constructor of the recipe or its module, and register them as buffers",
                  .key = {},
                  .value = {},
@@ -243,7 +244,7 @@ Found copy_bound(const Evidence& e) {
   const bool can_shrink = !e.copied_floats || floats > 0;
   return Finding{.id = {},
                  .what = "copying batches to the device takes " + percent(share) + " of the time" +
-                         (e.copied_floats ? ", " + percent(floats) + " of their bytes are floats" : ""),
+                         (e.copied_floats ? "; " + percent(floats) + " of their bytes are floats" : ""),
                  .remedy = can_shrink
                                ? "send fewer bytes: give fields as they are stored (uint8, fp16) and convert them to floats in "
                                  "prepare(), or use smaller crops"
@@ -258,7 +259,7 @@ Found host_wait(const Evidence& e) {
   if (!e.on_gpu || !e.census || e.census->host_reads == 0 || item_in_loop(e)) return std::nullopt;
   return Finding{.id = {},
                  .what = "a step asks the GPU for " + with_commas(e.census->host_reads) +
-                         " values, and waits each time until everything before is computed",
+                         " values, and waits each time until all earlier work is done",
                  .remedy = "keep values on the device (no item(), no comparison in an if); log lines read them",
                  .key = {},
                  .value = {},
@@ -332,9 +333,9 @@ Found slower_than_before(const Evidence& e) {
   const double before = median(e.earlier.step_ms), now = median(e.step_ms);
   if (now < kSlower * before) return std::nullopt;
   return Finding{.id = {},
-                 .what = "a step takes " + significant(now, 3) + " ms, " + significant(before, 3) + " ms in the median of " +
-                         std::to_string(e.earlier.step_ms.size()) + " earlier runs of this " + (e.script ? "script" : "config") +
-                         " on this machine",
+                 .what = "a step takes " + significant(now, 3) + " ms, but took " + significant(before, 3) +
+                         " ms in the median of " + std::to_string(e.earlier.step_ms.size()) + " earlier runs of this " +
+                         (e.script ? "script" : "config") + " on this machine",
                  .remedy = "see what differs: millrace compare " + e.earlier.newest + " " + e.run,
                  .key = {},
                  .value = {},

@@ -271,9 +271,10 @@ const std::string& content_of(headrace_loader& opened) {
 
 void refuse_other_content(const Json& state, headrace_loader& opened) {
   if (text_at(state, {"content"}).empty() || text_at(state, {"content"}) == content_of(opened)) return;
-  throw SnapshotError({.what = "the files are not those that the state was saved with: contents, sizes or their order differ",
-                       .where = "content of the state",
-                       .next = "restore the files, or accept that they have changed"});
+  throw SnapshotError(
+      {.what = "the files are not those that the state was saved with: the contents, sizes or order of files differ",
+       .where = "content of the state",
+       .next = "restore the files, or accept that they have changed"});
 }
 
 Json counters_json(const headrace_loader& opened, const data::Loader& loader) {
