@@ -33,8 +33,8 @@ std::optional<std::int64_t> count_of(const std::filesystem::path& file, const st
   return std::nullopt;
 }
 
-// The folder of the control group that limits this process's memory: in version 2 the process's only group, in version 1 its
-// group of the memory controller. In a container the folder is the root of the mounted file system.
+// The folder of the control group that limits this process's memory: in cgroup version 2 the process's only group, in version 1
+// its group for the memory controller. In a container, it is the root of the mounted cgroup file system.
 std::filesystem::path memory_group(const std::filesystem::path& root) {
   std::filesystem::path mounted = root / "sys/fs/cgroup";
   std::ifstream stream(root / "proc/self/cgroup");
@@ -249,7 +249,7 @@ SystemMark system_mark(const std::string& of_group, const std::filesystem::path&
   mark.machine_kills = count_of(root / "proc/vmstat", "oom_kill");
   for (const char* file : {"memory.max", "memory.limit_in_bytes"}) {
     std::istringstream text(first_word_of(group / file));
-    constexpr std::uint64_t kNone = 1ULL << 60U;  // in version 1 a limit of at least this means that there is no limit
+    constexpr std::uint64_t kNone = 1ULL << 60U;  // in cgroup version 1, a limit of at least this means that there is no limit
     if (std::uint64_t limit = 0; text >> limit && limit < kNone) mark.group_limit = limit;
   }
   return mark;

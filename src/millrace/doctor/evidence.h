@@ -129,7 +129,7 @@ struct Evidence {
     std::int64_t samples = 0;  // number of samples with values that are not finite
     std::string first;         // the first sample with such values: its name, the field, the number of values, the position of
                                // the first one; "" = all values that were read again are finite
-    bool prepared = false;     // true: the values read are finite, and prepare() made values from them that are not
+    bool prepared = false;     // true: the values read are finite, but prepare() made values that are not finite
   };
 
   // The loss of the best answer that ignores the input.

@@ -162,8 +162,8 @@ Found not_pinned(const Evidence& e) {
       change_of(*e.script, {{"loader.pinned", true}}), loader->where, gain_of(kPinnedSaves * e.share(Phase::copy), 0.4));
 }
 
-// Fires if the loop often reads single values. On a GPU such a read waits for all work that was launched before, while the GPU
-// works on. The lost time is the time in which the GPU then waits for the host.
+// Fires if the loop often reads single values. On a GPU, such a read makes the host wait for all work that was launched before.
+// Only the time in which the GPU then waits for the host is lost.
 Found item_in_loop(const Evidence& e) {
   if (!e.script || !e.script->item_calls) return std::nullopt;
   const Script::ItemCalls& calls = *e.script->item_calls;
@@ -194,9 +194,9 @@ Found item_in_loop(const Evidence& e) {
                  std::move(change), calls.where, gain ? std::optional(gain_of(*gain, 0.3)) : std::nullopt);
 }
 
-// Fires if Python's own code takes much of the loop's time. A sample names the line at which a stretch of Python code ended. One
-// stretch appears at several lines, so the gain includes all lines. Reading is excluded, because its time is in data_wait or in
-// the workers.
+// Fires if Python's own code takes much of the loop's time. A sample names the line at which a stretch of Python code ended.
+// Samples of the same stretch may name different lines, so the gain counts all lines. Reading is excluded, because its time is
+// in data_wait or in the workers.
 Found gil_bound(const Evidence& e) {
   if (!e.script || !e.script->python || e.script->python->samples < kEnoughLooks || item_in_loop(e)) return std::nullopt;
   const Script::PythonLooks& looks = *e.script->python;

@@ -27,8 +27,8 @@ constexpr double kNeighbours = 0.10;
 // if other programs use the cores for at least this share of the time, fewer threads are faster than threads that wait for each
 // other
 constexpr double kManyNeighbours = 0.30;
-// kCopies: share of the time spent on copies; kCopyLess: the part of that time which bytes instead of floats save, because a byte
-// has a quarter of the size
+// kCopies: share of the time spent on copies; kCopyLess: the part of that time saved by sending bytes instead of floats, because
+// a float has four bytes
 constexpr double kCopies = 0.10, kCopyLess = 0.75;
 constexpr std::int64_t kTimesRows = 4;  // the remedy enlarges a batch at most by this factor
 constexpr double kSlower = 1.25;        // time of the latest steps / time of the first steps

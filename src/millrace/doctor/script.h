@@ -40,7 +40,7 @@ struct Script {
   struct ValidationInput {
     int workers = 0;
     double wait_seconds = 0;                        // time that the loop waited for batches of this DataLoader
-    double read_seconds = 0, read_cpu_seconds = 0;  // like the members of Evidence::Input with these names
+    double read_seconds = 0, read_cpu_seconds = 0;  // see the members of Evidence::Input with the same names
     std::string where;
   };
 

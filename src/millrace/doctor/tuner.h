@@ -47,7 +47,7 @@ struct Trial {
   double ratio = 0, least = 0, most = 0;  // speed with the candidate / speed without: mean and range of its runs
   int runs = 0;                           // number of valid runs with the candidate
   double others = 0;                      // largest value of ShortRun::others
-  double hidden = 0;                      // increase of the share of time spent waiting for data
+  double hidden = 0;                      // by how much the candidate increases the share of time spent waiting for data
   std::string failure;                    // the error of a run with the candidate
   [[nodiscard]] double gain() const { return ratio > 0 ? 1 - 1 / ratio : 0; }  // share of the time that the candidate saves
 };

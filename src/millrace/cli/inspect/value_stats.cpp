@@ -66,7 +66,7 @@ bool ValueSummary::is_whole() const noexcept {
 
 ValueStats::ValueStats(DType dtype) : dtype_(dtype) {}
 
-// Combines the mean and the squares of a block with those of the earlier blocks (Chan, Golub and LeVeque, 1983).
+// Combines the mean and the squared distances of a block with those of the earlier blocks (Chan, Golub and LeVeque, 1983).
 void ValueStats::take_block(std::span<const double> block) {
   if (block.empty()) return;
   const auto count = static_cast<double>(block.size());
