@@ -160,10 +160,10 @@ struct Evidence {
     std::vector<ObjectiveLines> objectives;  // in the recipe's order
     std::int64_t skipped = 0;                // number of steps in the stretch that were skipped because gradients were not finite
     SkippedInput input;                      // result of reading the input of skipped steps again
-    std::int64_t spikes = 0;         // number of steps in the stretch that were left out because the loss or the gradient jumped
-    bool scaled = false;             // true: half precision with a loss scale, which skips steps while it adapts
-    bool has_bf16 = false;           // true: the device computes in bf16 at full speed
-    std::optional<Blind> blind;      // of the first objective; nullopt: the recipe names no answer that ignores the input
+    std::int64_t spikes = 0;     // number of steps in the stretch that were left out because the loss or the gradient jumped
+    bool scaled = false;         // true: half precision with a loss scale, which skips steps while it adapts
+    bool has_bf16 = false;       // true: the device computes in bf16 at full speed
+    std::optional<Blind> blind;  // the best answer for the first objective that ignores the input; nullopt: the recipe names none
     std::vector<double> validation;  // validation losses of the first objective, the oldest first
     std::optional<Judged> judged;
     std::vector<Clamp> clamps;
