@@ -113,7 +113,8 @@ class Tuner {
     int since = 0;             // number of runs with candidates since the last run of the baseline
   };
   Base base_;
-  double noise_squares_ = 0, noise_count_ = 0;  // sums over the deviations of log(time), within trials and within the baseline
+  // deviations of log(time) within trials and within the baseline: the sum of their squares, and their degrees of freedom
+  double noise_squares_ = 0, noise_count_ = 0;
   bool out_of_time_ = false;
 };
 
