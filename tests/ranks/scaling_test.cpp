@@ -33,7 +33,7 @@ TEST(Ranks, ScalingTellsWhatEachNumberOfRanksDoesAndSends) {
   const std::string said = program.output();
   const Json result = Json::parse(said.substr(said.find('{')));
   ASSERT_EQ(result.at("ways").size(), 5U) << result.dump(1);
-  EXPECT_THAT(result.at("left_out").at(0).get<std::string>(), HasSubstr("3 ranks: a batch of 8 has no equal shares"));
+  EXPECT_THAT(result.at("left_out").at(0).get<std::string>(), HasSubstr("3 ranks: a batch of 8 can't be divided equally"));
   const double weights = 4.0 * 3520;  // bytes of this model's
   for (const Json& way : result.at("ways")) {
     const bool alone = way.at("ranks") == 1, strong = way.at("scaling") == "strong";

@@ -14,8 +14,8 @@ namespace {
 constexpr std::string_view kCompareHelp =
     R"(Compares two runs: which keys of the config differ, and where their values come from; whether machine, versions and
 data are the same; the time of a step by account, and its ratio; memory by account; losses and metrics at an equal step and
-after equal time; and which finding of the doctor explains why one is slower. Steps of different recipes can't be compared: for them
-it compares the shares of the time.
+after equal time; and which finding of the doctor explains why one is slower. If the recipes differ,
+their steps can't be compared; it then compares the shares of the time.
 
   --json                as JSON, with all digits
 )";

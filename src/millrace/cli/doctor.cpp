@@ -130,10 +130,10 @@ std::string folder_text(const MachineView::FolderRoom& folder) {
   return text;
 }
 
-// The speed of the cores in both number formats, and the ratio of these speeds, which is the most that bf16 can gain.
+// The speed of the cores in fp32 and in bf16, and the ratio of these speeds, which is the most that bf16 can gain.
 std::string format_text(const FormatRate& rate) {
   return human_rate(rate.fp32 / 1e9) + " GFLOP/s in fp32, " + human_rate(rate.bf16 / 1e9) +
-         " in bf16: " + significant(rate.bf16 / rate.fp32, 2) + " times";
+         " in bf16: " + significant(rate.bf16 / rate.fp32, 2) + " times as fast";
 }
 
 std::string clock_text(const MachineView& machine) {

@@ -101,7 +101,7 @@ Options options_of(const std::vector<std::string>& words) {
       options.hang_limit_s = number(name, value, 0);
     } else if (name == "bind") {
       if (value != "cores" && value != "none")
-        throw UsageError({"--bind is \"" + value + "\"", "command line", "it is cores or none"});
+        throw UsageError({"--bind is \"" + value + "\"", "command line", "write --bind=cores or --bind=none"});
       options.binds = value == "cores";
     } else if (name == "at") {
       options.at = value;
@@ -130,8 +130,8 @@ void check(const Options& options) {
                                             : "launch starts training runs and the doctor, not " + options.words[0],
                       "command line", "millrace launch --nproc 2 train RECIPE ..."});
   if (options.node >= options.nodes)
-    throw UsageError({"--rank " + std::to_string(options.node) + " of --nodes " + std::to_string(options.nodes), "command line",
-                      "machines are counted from 0"});
+    throw UsageError({"--rank " + std::to_string(options.node) + " is no machine of --nodes " + std::to_string(options.nodes),
+                      "command line", "machines are numbered from 0"});
   if (!options.slurm.empty() && (!options.at.empty() || options.node != 0))
     throw UsageError({"with --slurm the batch file sets --rank and --at itself", options.at.empty() ? "flag --rank" : "flag --at",
                       "leave the flag out: --slurm FILE --nproc 4 --nodes 2 train RECIPE"});

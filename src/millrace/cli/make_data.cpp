@@ -121,7 +121,7 @@ int run_make_data(const Invocation& call) {
     arguments.problems().push_back({"--out is empty", "flag --out", "name a new or empty folder: --out=DIR"});
   const DataOptions options = take_options(arguments, entry);
   const bool tables = options.contains(kTables);
-  // The default is the seed of a run, so that the tables are the same as those that the run would draw itself.
+  // For tables, the default is the seed of a run, so that the tables are the same as those that the run would draw itself.
   const std::int64_t seed = arguments.integer("seed", tables ? entry.defaults.value("train.seed", std::int64_t{0}) : 0, 0);
   arguments.finish("make-data");
   if (!entry.make_data) {

@@ -106,7 +106,9 @@ std::string next_steps(const std::string& name) {
   return "next: cd " + name +
          " && cmake -B build -DCMAKE_PREFIX_PATH=" + (knows_prefix ? shell_word(prefix.string()) : "PREFIX") +
          " && cmake --build build && ./build/" + name + " train " + name + " smoke.json\n" +
-         (knows_prefix ? "" : "PREFIX is where ./dev install in a clone of Millrace has put it, such as ~/.local\n");
+         (knows_prefix
+              ? ""
+              : "PREFIX is the folder into which ./dev install, in a clone of Millrace, installed Millrace, such as ~/.local\n");
 }
 
 int run_new(const Invocation& call) {

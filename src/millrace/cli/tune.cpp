@@ -156,7 +156,7 @@ std::string line_of(const doctor::Trial& trial) {
                                : "  expects " + percent(trial.candidate.expected) + " less time" +
                                      (trial.candidate.finding.empty() ? "" : " (" + trial.candidate.finding + ")") + ": ";
   if (trial.verdict == Verdict::not_allowed)
-    return text + "not tried, because it changes the training; --allow=" + trial.candidate.needs;
+    return text + "not tried, because it changes the training; to try it: --allow=" + trial.candidate.needs;
   if (trial.verdict == Verdict::failed) return text + "failed: " + trial.failure;
   if (trial.verdict == Verdict::busy) return text + "not measured, because other programs use the cores";
   return text + percent(trial.gain()) + ", " + significant(trial.ratio, 3) + " times as fast" +

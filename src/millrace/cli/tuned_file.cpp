@@ -18,7 +18,7 @@ std::string reason_of(const doctor::Trial& trial) {
         " (" + significant(trial.least, 3) + " to " + significant(trial.most, 3) + " in " + std::to_string(trial.runs) + " runs)";
   if (trial.candidate.set.size() > 1) reason += ", with " + doctor::text_of(trial.candidate.set);
   if (!trial.candidate.finding.empty()) reason += "; " + trial.candidate.finding;
-  if (!trial.candidate.needs.empty()) reason += "; another training: --allow=" + trial.candidate.needs;
+  if (!trial.candidate.needs.empty()) reason += "; changes the training: --allow=" + trial.candidate.needs;
   return reason;
 }
 

@@ -33,8 +33,8 @@ std::optional<std::int64_t> count_of(const std::filesystem::path& file, const st
   return std::nullopt;
 }
 
-// The folder of the control group that limits this process's memory: in version 2 the process's only group, in version 1 its
-// group of the memory controller. In a container the folder is the root of the mounted file system.
+// The folder of the control group that limits this process's memory: in cgroup version 2 the process's only group, in version 1
+// its group for the memory controller. In a container, it is the root of the mounted cgroup file system.
 std::filesystem::path memory_group(const std::filesystem::path& root) {
   std::filesystem::path mounted = root / "sys/fs/cgroup";
   std::ifstream stream(root / "proc/self/cgroup");
@@ -205,7 +205,7 @@ bool cause_from_system(const std::vector<Json>& lines, const SystemMark& then, c
                  human_bytes(static_cast<double>(*then.group_limit)) + " of memory";
   } else if (rose(then.machine_kills, now.machine_kills)) {
     const std::int64_t killed = *now.machine_kills - *then.machine_kills;
-    cause.text = died + ", probably killed by the kernel, out of memory: the kernel has killed " + with_commas(killed) +
+    cause.text = died + ", probably killed by the kernel for lack of memory: the kernel has killed " + with_commas(killed) +
                  (killed == 1 ? " process" : " processes") + " on this machine since the run began";
   } else {
     return false;
@@ -249,7 +249,7 @@ SystemMark system_mark(const std::string& of_group, const std::filesystem::path&
   mark.machine_kills = count_of(root / "proc/vmstat", "oom_kill");
   for (const char* file : {"memory.max", "memory.limit_in_bytes"}) {
     std::istringstream text(first_word_of(group / file));
-    constexpr std::uint64_t kNone = 1ULL << 60U;  // in version 1 a limit of at least this means that there is no limit
+    constexpr std::uint64_t kNone = 1ULL << 60U;  // in cgroup version 1, a limit of at least this means that there is no limit
     if (std::uint64_t limit = 0; text >> limit && limit < kNone) mark.group_limit = limit;
   }
   return mark;

@@ -54,7 +54,7 @@ TEST(Cause, EachWayToEndIsTold) {
                "its control group had used up its 2.0 GB of memory; when last checked, the process held 1.9 GB and 40 MB");
   now = mark();
   now.machine_kills = 6;
-  expect_cause(begun(), now, "out_of_memory", "probably killed by the kernel, out of memory");
+  expect_cause(begun(), now, "out_of_memory", "probably killed by the kernel for lack of memory");
   expect_cause(begun(), mark(), "killed", "SIGKILL");
 }
 
@@ -144,7 +144,7 @@ TEST(Cause, AnotherMachineDoesNotCountAsARestart) {
   now.machine_kills = 60;
   expect_cause(lines, now, "unknown", "when last checked, the process held 1.9 GB");
   now.boot = mark().boot;  // the same machine under another name, as in a new container
-  expect_cause(lines, now, "out_of_memory", "probably killed by the kernel, out of memory");
+  expect_cause(lines, now, "out_of_memory", "probably killed by the kernel for lack of memory");
 }
 
 TEST(Cause, MemoryIsNotRuledOutWithoutACount) {

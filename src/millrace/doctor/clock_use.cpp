@@ -13,7 +13,8 @@ namespace {
 constexpr double kMinute = 60;
 constexpr std::ptrdiff_t kLeastReadings = 3;
 constexpr double kBusyCores = 0.5;  // cores; a process that uses fewer is idle, so the clock of its core says nothing
-constexpr double kLike = 0.25;      // two loads count as equal if they differ by at most this share of the first minute's cores
+constexpr double kLike = 0.25;      // two loads count as equal if their numbers of busy cores differ by at most this share of
+                                    // the first minute's
 constexpr int kManyUnlike = 3;
 
 template <class Iterator>

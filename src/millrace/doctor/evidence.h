@@ -85,7 +85,7 @@ struct Evidence {
     double seconds = 0;           // time of all operations
     double rebuilt_seconds = 0;   // time of operations that make the same tensors in each step, because they use neither
                                   // parameters nor the batch
-    std::string rebuilt_by;       // the operation of this kind that takes longest: "aten::tril [256, 256]"
+    std::string rebuilt_by;       // of the operations in rebuilt_seconds, the one that takes longest: "aten::tril [256, 256]"
     std::int64_t copies = 0;      // copies of tensors between devices, except copies of the batch
     double copied_seconds = 0;
     std::string copied_by;  // the largest copy: "aten::to [256, 256] from cpu to cuda:0"
@@ -110,16 +110,16 @@ struct Evidence {
     std::string rising;                // a text which shows that memory keeps growing; "" = it does not
     double recompute_seconds = 0;      // time of recomputing blocks during the stretch
     bool recompute_by_user = false;    // true: memory.recompute names blocks
-    std::uint64_t step_peak = 0;       // the most bytes of tensors during a step
-    std::uint64_t most_held = 0;       // the most bytes of tensors at any time
+    std::uint64_t step_peak = 0;       // the most bytes that tensors take during a step
+    std::uint64_t most_held = 0;       // the most bytes that tensors took at any time
   };
 
   // How much data the latest validation's metrics are based on.
   struct Judged {
     std::string unit = "samples";   // the unit over which a metric is averaged
-    double by = 0;                  // number of units over which it was averaged
+    double by = 0;                  // number of units over which the metric was averaged
     double there_are = 0;           // number of units in the whole split
-    std::int64_t batches = 0;       // number of batches over which it was averaged
+    std::int64_t batches = 0;       // number of batches over which the metric was averaged
     std::int64_t most_batches = 0;  // value of train.validate_batches; 0 = all batches
   };
 
@@ -129,7 +129,7 @@ struct Evidence {
     std::int64_t samples = 0;  // number of samples with values that are not finite
     std::string first;         // the first sample with such values: its name, the field, the number of values, the position of
                                // the first one; "" = all values that were read again are finite
-    bool prepared = false;     // true: the values read are finite, and prepare() made values from them that are not
+    bool prepared = false;     // true: the values read are finite, but prepare() made values that are not finite
   };
 
   // The loss of the best answer that ignores the input.
@@ -160,10 +160,10 @@ struct Evidence {
     std::vector<ObjectiveLines> objectives;  // in the recipe's order
     std::int64_t skipped = 0;                // number of steps in the stretch that were skipped because gradients were not finite
     SkippedInput input;                      // result of reading the input of skipped steps again
-    std::int64_t spikes = 0;         // number of steps in the stretch that were left out because the loss or the gradient jumped
-    bool scaled = false;             // true: half precision with a loss scale, which skips steps while it adapts
-    bool has_bf16 = false;           // true: the device computes in bf16 at full speed
-    std::optional<Blind> blind;      // the answer for the first objective; nullopt: the recipe names no such answer
+    std::int64_t spikes = 0;     // number of steps in the stretch that were left out because the loss or the gradient jumped
+    bool scaled = false;         // true: half precision with a loss scale, which skips steps while it adapts
+    bool has_bf16 = false;       // true: the device computes in bf16 at full speed
+    std::optional<Blind> blind;  // the best answer for the first objective that ignores the input; nullopt: the recipe names none
     std::vector<double> validation;  // validation losses of the first objective, the oldest first
     std::optional<Judged> judged;
     std::vector<Clamp> clamps;
@@ -230,8 +230,8 @@ struct Evidence {
   std::vector<Target> targets;
   Shapes shapes;
   std::vector<RankTimes> ranks;  // for each rank; empty if there is only one rank
-  // For each interval between two log lines since the run began, the oldest first: the median time of a step, without the share
-  // of other programs.
+  // For each interval between two log lines since the run began, the oldest first: the median time of a step, minus the share of
+  // it in which other programs used the cores.
   std::vector<double> step_ms;
   Earlier earlier;
   std::string run;               // the run's folder; "" = the run has no folder

@@ -404,7 +404,8 @@ void read(const Json& json, T& to, const std::string& where) {
   if (!json.is_number_integer()) wrong(json, where, "a whole number");
   const bool fits =
       json.is_number_unsigned() ? std::in_range<T>(json.get<std::uint64_t>()) : std::in_range<T>(json.get<std::int64_t>());
-  if (!fits) wrong(json, where, std::is_unsigned_v<T> ? "a whole number from 0 on" : "a whole number of this size");
+  const std::string of_its_size = "a whole number of at most " + std::to_string(8 * sizeof(T)) + " bits";
+  if (!fits) wrong(json, where, std::is_unsigned_v<T> ? "a whole number from 0 on" : of_its_size);
   to = json.get<T>();
 }
 

@@ -10,7 +10,8 @@
 
 namespace millrace::doctor {
 
-// Sums over readings, weighted by their seconds. The sums only grow, so the difference of two of them describes a stretch.
+// Sums over readings, weighted by their seconds. The sums only grow, so the difference of two GpuUse objects describes the
+// stretch between them.
 struct GpuUse {
   double seconds = 0, busy = 0;
   double clock_seconds = 0, cycles = 0;  // sums over the readings that have a clock; cycles: MHz times seconds

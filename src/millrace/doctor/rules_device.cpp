@@ -54,7 +54,7 @@ Found changing_shapes(const Evidence& e) {
   return Finding{.id = {},
                  .what = with_commas(shapes.fresh) + " of the last " + with_commas(shapes.batches) +
                          " batches had a new shape, the latest " + shapes.latest + " (" + with_commas(shapes.all) +
-                         " shapes so far): for each new shape memory is allocated and kernels are chosen again",
+                         " shapes so far): for each new shape, memory is allocated and kernels are chosen again",
                  .remedy = "crop or pad samples to a few fixed sizes, in the data source or in prepare()",
                  .key = {},
                  .value = {},

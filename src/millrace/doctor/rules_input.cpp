@@ -11,7 +11,8 @@ using telemetry::Phase;
 
 constexpr double kWaits = 0.10;    // if steps wait for data for at least this share of the time, a rule reports it
 constexpr double kWorthIt = 0.05;  // a remedy is suggested only if it gains at least this
-constexpr double kExplains = 0.5;  // if slow files cost more than this share of the reading time, they are the cause
+constexpr double kExplains = 0.5;  // if slow files cost more than this share of the reading time, they are the cause of the
+                                   // waits
 // if at least this share of a file's reads take the usual time, its slow samples are to blame, not the file
 constexpr double kMostlyQuick = 0.5;
 // if readers use a core for at least this share of their time, more readers than cores slow each other down
@@ -19,7 +20,8 @@ constexpr double kComputes = 0.5;
 constexpr int kMostSleepers = 32;     // the most readers that are suggested, if readers mostly wait
 constexpr double kHandOver = 4e-4;    // seconds that the loop needs to receive a batch from a worker of a DataLoader
 constexpr double kManyThreads = 1.2;  // if a step uses more cores than this, its threads wait for each other
-constexpr double kHeldUp = 0.8;       // share of the readers' time on shared cores in which a step with many threads stands still
+constexpr double kHeldUp = 0.8;       // a step with many threads stands still for this share of the time in which readers use
+                                      // its cores
 
 double share_of_cpu(const Evidence::Input& input) {
   return input.read_seconds <= 0 ? 1.0 : std::clamp(input.read_cpu_seconds / input.read_seconds, 0.0, 1.0);
@@ -123,7 +125,7 @@ Found bad_samples(const Evidence& e) {
                  .what = with_commas(e.input.bad_samples) + (e.input.bad_samples == 1 ? " sample" : " samples") +
                          " could not be read so far and " + (e.input.bad_samples == 1 ? "was" : "were") +
                          " skipped or replaced (data.bad_samples), compared with " + with_commas(e.input.good_samples) +
-                         " that could be",
+                         " that could be read",
                  .remedy = "repair or remove them: the run's warnings name the first of each epoch, and say what is wrong",
                  .key = {},
                  .value = {},
@@ -149,7 +151,7 @@ Found slow_sample(const Evidence& e) {
   return Finding{.id = {},
                  .what = "steps wait for data " + percent(e.share(Phase::data_wait)) +
                          " of the time, mostly for single samples of " + worst.file +
-                         "; its other samples are as quick as usual, and the slowest is " + worst.sample + ", " +
+                         "; its other samples are as quick as usual, and the slowest, " + worst.sample + ", takes " +
                          significant(worst.sample_times, 2) + " times as long",
                  .remedy =
                      "find out how it differs (larger, compressed differently) and rewrite or remove it; if another file is "

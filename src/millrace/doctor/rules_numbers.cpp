@@ -42,7 +42,7 @@ std::string high_text(const Evidence& e) {
   return std::string(e.on_gpu ? "tensors and the memory reserved for them take " : "the process holds ") +
          human_bytes(static_cast<double>(e.memory.used)) + ", " +
          percent(static_cast<double>(e.memory.used) / static_cast<double>(e.memory.room)) + " of the " +
-         human_bytes(static_cast<double>(e.memory.room)) + " that it may have";
+         human_bytes(static_cast<double>(e.memory.room)) + " that " + (e.on_gpu ? "the GPU has" : "it may have");
 }
 
 std::string loss_of(const Evidence& e, const ObjectiveLines& objective) {
@@ -149,7 +149,7 @@ Found loss_flat(const Evidence& e) {
   return Finding{.id = {},
                  .what = loss_of(e, *flat) + " is " + significant(flat->lines.back().loss, 7) + " at each of the last " +
                          std::to_string(kSame) + " log lines",
-                 .remedy = "no gradient reaches the weights: a clamp at its limit, a detach(), or a learning rate of 0",
+                 .remedy = "no gradient reaches the weights: look for a clamp at its limit, a detach(), or a learning rate of 0",
                  .key = {},
                  .value = {},
                  .gain = std::nullopt};
@@ -224,7 +224,8 @@ Found gradient_norm(const Evidence& e) {
   if (sick == nullptr) return std::nullopt;
   const std::string of = e.numbers.objectives.size() > 1 ? " of " + sick->name : "";
   const std::string what = "the norm of the gradients" + of + " is " + significant(sick->lines.back().gradient_norm, 3) +
-                           ", and was beyond " + significant(vanishing != nullptr ? kVanishes : kExplodes, 1) + " at the last " +
+                           ", and was " + (vanishing != nullptr ? "below " : "above ") +
+                           significant(vanishing != nullptr ? kVanishes : kExplodes, 1) + " at the last " +
                            std::to_string(kSame) + " log lines";
   if (vanishing == nullptr) return set(what, "optim.clip_norm", "1", std::nullopt);
   return Finding{.id = {},
@@ -270,8 +271,8 @@ Found recompute_needed(const Evidence& e) {
   if (!is_high(e.memory) || !recompute) return std::nullopt;
   if (static_cast<double>(recompute->saved_bytes) < kWorthSaving * static_cast<double>(e.memory.used)) return std::nullopt;
   const double step = e.times.loop() / static_cast<double>(std::max<std::int64_t>(e.times.steps, 1));
-  return set(high_text(e) + "; blocks that are computed again in the backward pass would hold " +
-                 human_bytes(static_cast<double>(recompute->saved_bytes)) + " less and take about " +
+  return set(high_text(e) + "; recomputing blocks in the backward pass would save " +
+                 human_bytes(static_cast<double>(recompute->saved_bytes)) + " and take about " +
                  percent(recompute->seconds / std::max(step, 1e-9)) + " more time",
              "memory.recompute", "all", std::nullopt);
 }

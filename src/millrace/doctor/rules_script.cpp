@@ -67,7 +67,7 @@ Found many_starts(const Evidence& e, const Script::Loader& loader) {
   const double lost = restart_seconds(e);
   if (lost < kWorthAChange * e.times.loop() || loader.workers <= std::max(e.cores, 2 * enough)) return std::nullopt;
   return changed(workers_text(loader.workers) + " take " + human_duration(lost / (loader.epochs - 1)) +
-                     " to start in each pass, " + percent(lost / e.times.loop()) + " of the time, and " + std::to_string(enough) +
+                     " to start in each pass, " + percent(lost / e.times.loop()) + " of the time, and " + workers_text(enough) +
                      (enough == 1 ? " reads" : " read") + " as fast as the steps need data",
                  change_of(*e.script, {{"data.workers", enough}, {"loader.persistent", true}}), loader.where,
                  gain_of(lost / e.times.loop()));
@@ -158,12 +158,12 @@ Found not_pinned(const Evidence& e) {
   if (loader == nullptr || loader->pinned || !e.on_gpu || e.share(Phase::copy) < kCopiesUnpinned) return std::nullopt;
   return changed(
       "copying batches to the GPU takes " + percent(e.share(Phase::copy)) +
-          " of the time, from memory that is not pinned: the driver copies each batch once more, and the loop waits for that",
+          " of the time, because their memory is not pinned: the driver copies each batch once more, and the loop waits for that",
       change_of(*e.script, {{"loader.pinned", true}}), loader->where, gain_of(kPinnedSaves * e.share(Phase::copy), 0.4));
 }
 
-// Fires if the loop often reads single values. On a GPU such a read waits for all work that was launched before, while the GPU
-// works on. The lost time is the time in which the GPU then waits for the host.
+// Fires if the loop often reads single values. On a GPU, such a read makes the host wait for all work that was launched before.
+// Only the time in which the GPU then waits for the host is lost.
 Found item_in_loop(const Evidence& e) {
   if (!e.script || !e.script->item_calls) return std::nullopt;
   const Script::ItemCalls& calls = *e.script->item_calls;
@@ -190,13 +190,13 @@ Found item_in_loop(const Evidence& e) {
   return changed("the loop reads single values of tensors" + at(calls.where) +
                      (calls.count > 0 ? ", " + significant(in_a_step, 2) + " in a step," : "") + " and waits for them " +
                      percent(share) + " of the time" +
-                     (e.gpu ? "; the GPU computes " + percent(e.gpu->utilisation) + " of it" : ""),
+                     (e.gpu ? "; the GPU computes " + percent(e.gpu->utilisation) + " of the time" : ""),
                  std::move(change), calls.where, gain ? std::optional(gain_of(*gain, 0.3)) : std::nullopt);
 }
 
-// Fires if Python's own code takes much of the loop's time. A sample names the line at which a stretch of Python code ended. One
-// stretch appears at several lines, so the gain includes all lines. Reading is excluded, because its time is in data_wait or in
-// the workers.
+// Fires if Python's own code takes much of the loop's time. A sample names the line at which a stretch of Python code ended.
+// Samples of the same stretch may name different lines, so the gain counts all lines. Reading is excluded, because its time is
+// in data_wait or in the workers.
 Found gil_bound(const Evidence& e) {
   if (!e.script || !e.script->python || e.script->python->samples < kEnoughLooks || item_in_loop(e)) return std::nullopt;
   const Script::PythonLooks& looks = *e.script->python;
@@ -205,8 +205,8 @@ Found gil_bound(const Evidence& e) {
   const bool has_line = looks.where_share > 0.25 * looks.gil_share;
   return Finding{
       .id = {},
-      .what = "the loop's thread runs Python code in " + percent(looks.gil_share) + " of " + with_commas(looks.samples) +
-              " looks" + (has_line ? ", in " + percent(looks.where_share) + " at " + looks.where : "") +
+      .what = "the loop's thread runs Python code at " + percent(looks.gil_share) + " of " + with_commas(looks.samples) +
+              " random moments" + (has_line ? ", and the line " + looks.where + " at " + percent(looks.where_share) : "") +
               ": torch has nothing to do then",
       .remedy = has_line
                     ? "rewrite " + looks.where + " with operations on whole tensors, or move it out of the loop"
@@ -233,9 +233,9 @@ Found page_faults(const Evidence& e) {
   Finding::Change change{.text =
                              "headrace run -- " + (e.script->command.empty() ? "python " + e.script->path : e.script->command)};
   change.command = change.text;
-  return changed("a step takes " + with_commas(std::llround(faults.minor_per_step)) +
+  return changed("a step requests " + with_commas(std::llround(faults.minor_per_step)) +
                      " new pages of memory from the kernel, which takes " + percent(faults.system_cpu_share) +
-                     " of the CPU time: malloc returns memory that the next step needs again",
+                     " of the CPU time: malloc has returned memory that the next step needs again",
                  std::move(change), "", gain_of(gain, 0.35));
 }
 

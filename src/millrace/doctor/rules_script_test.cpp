@@ -210,7 +210,8 @@ TEST(RulesOfScripts, AWriterOfLogLinesTakesCoresToo) {
   e.core_wait_seconds = 3.5;
   const double share = 4 / 13.5, waited = 3.5 / 13.5 - 0.01;
   const Finding finding = first(e, "log_often");
-  EXPECT_THAT(finding.what, HasSubstr("; for another 25 % of the time the loop waits for a core that the writer's thread uses"));
+  EXPECT_THAT(finding.what,
+              HasSubstr("; for another 25 % of the time the loop waits for a core that the thread of the event writer uses"));
   expect_gain(finding, (share + waited) * 0.99);
   e.core_wait_seconds = 8;
   expect_gain(first(e, "log_often"), 2 * share * 0.99);

@@ -127,9 +127,8 @@ TEST(Rules, OneSlowFileIsNamed) {
   e.input.slow.front().sample = "data/b.h5 row 12";
   e.input.slow.front().sample_times = 70;
   const Finding single = first(e, "slow_sample");
-  EXPECT_THAT(single.what,
-              HasSubstr("for single samples of data/b.h5; its other samples are as quick as usual, and the slowest is "
-                        "data/b.h5 row 12, 70 times as long"));
+  EXPECT_THAT(single.what, HasSubstr("for single samples of data/b.h5; its other samples are as quick as usual, and the slowest, "
+                                     "data/b.h5 row 12, takes 70 times as long"));
   expect_gain(single, 5 / 14.5);
   EXPECT_EQ(findings_of(e).size(), 1U);
 }
@@ -274,7 +273,7 @@ TEST(Rules, StepsThatTakeLongerThanInEarlierRuns) {
   e.earlier = {.step_ms = {60, 70, 71}, .newest = "runs/a"};
   e.run = "runs/b";
   const Finding finding = first(e, "slower_than_before");
-  EXPECT_EQ(finding.what, "a step takes 95 ms, 70 ms in the median of 3 earlier runs of this config on this machine");
+  EXPECT_EQ(finding.what, "a step takes 95 ms, but took 70 ms in the median of 3 earlier runs of this config on this machine");
   EXPECT_THAT(finding.remedy, HasSubstr("millrace compare runs/a runs/b"));
   expect_gain(finding, 25.0 / 95 * 9 / 9.5);
   e.others = 0.2;
@@ -293,7 +292,7 @@ TEST(Rules, BatchesThatTakeLongToTheDevice) {
   EXPECT_FALSE(first(e, "copy_bound").gain) << "nobody looked at the batch";
   e.copied_floats = 1;
   const Finding finding = first(e, "copy_bound");
-  EXPECT_THAT(finding.what, HasSubstr("17 % of the time, 100 % of their bytes are floats"));
+  EXPECT_THAT(finding.what, HasSubstr("17 % of the time; 100 % of their bytes are floats"));
   expect_gain(finding, 0.75 * 2 / 11.5);
   e.copied_floats = 0.4;
   expect_gain(first(e, "copy_bound"), 0.3 * 2 / 11.5);
@@ -378,7 +377,7 @@ TEST(Rules, Memory) {
   e.experiments.recompute = {.saved_bytes = 4'000'000'000, .seconds = 0.019};
   const Finding finding = first(e, "recompute_needed");
   EXPECT_EQ(finding.value, "all");
-  EXPECT_THAT(finding.what, HasSubstr("would hold 4.0 GB less and take about 20 % more time"));
+  EXPECT_THAT(finding.what, HasSubstr("would save 4.0 GB and take about 20 % more time"));
   EXPECT_EQ(findings_of(e).size(), 1U);
   e.memory.used = 10'000'000'000;
   EXPECT_THAT(findings_of(e), IsEmpty());

@@ -27,13 +27,14 @@ constexpr double kNeighbours = 0.10;
 // if other programs use the cores for at least this share of the time, fewer threads are faster than threads that wait for each
 // other
 constexpr double kManyNeighbours = 0.30;
-// kCopies: share of the time spent on copies; kCopyLess: the part of that time which bytes instead of floats save, because a byte
-// has a quarter of the size
+// kCopies: share of the time spent on copies; kCopyLess: the part of that time saved by sending bytes instead of floats, because
+// a float has four bytes
 constexpr double kCopies = 0.10, kCopyLess = 0.75;
 constexpr std::int64_t kTimesRows = 4;  // the remedy enlarges a batch at most by this factor
 constexpr double kSlower = 1.25;        // time of the latest steps / time of the first steps
 constexpr std::size_t kEarlierRuns = 3;
-constexpr double kSlowerBeside = 1.5;  // like kSlower, but used if other programs use the cores, and with them caches and memory
+constexpr double kSlowerBeside = 1.5;  // like kSlower, but used while other programs use the cores, and therefore caches and
+                                       // memory too
 // Shares of the time in which the GPU computes; vendors' guides ask for kGpuBusy.
 constexpr double kGpuBusy = 0.8, kGpuIdle = 0.5;
 constexpr double kLaunches = 0.9;     // if host's time / GPU's time for a step is at least this, launching limits the GPU
@@ -108,8 +109,8 @@ int threads_beside_others(const Evidence& e) {
   return threads < e.script->threads ? threads : 0;
 }
 
-// The change that sets the number of threads. It is an environment variable, because a variable also works if the script sets no
-// number of threads, and in libraries that have separate threads.
+// The change that sets the number of threads by an environment variable. The variable also works in a script that sets no number
+// of threads, and in libraries that have separate threads.
 Finding::Change with_threads(const Script& script, int threads) {
   const std::string count = std::to_string(threads);
   return {.text = "OMP_NUM_THREADS=" + count + " " + (script.command.empty() ? "python " + script.path : script.command),
@@ -133,7 +134,8 @@ Found log_often(const Evidence& e) {
   const double waited = (e.core_wait_seconds.value_or(0) - *e.others * e.times.loop()) / e.times.loop();
   const double taken = std::min(waited, e.share(Phase::log));
   if (taken < kWriter) return finding;
-  finding->what += "; for another " + percent(taken) + " of the time the loop waits for a core that the writer's thread uses";
+  finding->what +=
+      "; for another " + percent(taken) + " of the time the loop waits for a core that the thread of the event writer uses";
   finding->gain = gain_of(finding->gain->likely * (1 + taken / e.share(Phase::log)));
   return finding;
 }
@@ -215,7 +217,7 @@ Found recompute_unneeded(const Evidence& e) {
   // tensors that are kept instead of recomputed seldom take more than this multiple of the peak
   constexpr std::uint64_t kTimes = 8;
   if (share < kRecomputes || !e.memory.recompute_by_user || free < kTimes * e.memory.step_peak) return std::nullopt;
-  return set("blocks that run a second time take " + percent(share) + " of the time, a step holds " +
+  return set("recomputing blocks takes " + percent(share) + " of the time, although a step holds only " +
                  human_bytes(static_cast<double>(e.memory.step_peak)) + ", and " + human_bytes(static_cast<double>(free)) +
                  " of memory are free",
              "memory.recompute", "none", gain_of(share));
@@ -226,8 +228,8 @@ Found rebuilt_tensors(const Evidence& e) {
   const double share = e.census->rebuilt_seconds / e.census->seconds * work_share(e);
   if (share < kRebuilds) return std::nullopt;
   return Finding{.id = {},
-                 .what = "tensors that depend neither on parameters nor on the batch are made again in every step, " +
-                         percent(share) + " of the time, mostly by " + e.census->rebuilt_by,
+                 .what = "tensors that depend neither on parameters nor on the batch are made again in every step, which takes " +
+                         percent(share) + " of the time, mostly in " + e.census->rebuilt_by,
                  .remedy = "make them once, in the constructor of the recipe or its module, and register them as buffers",
                  .key = {},
                  .value = {},
@@ -242,7 +244,7 @@ Found copy_bound(const Evidence& e) {
   const bool can_shrink = !e.copied_floats || floats > 0;
   return Finding{.id = {},
                  .what = "copying batches to the device takes " + percent(share) + " of the time" +
-                         (e.copied_floats ? ", " + percent(floats) + " of their bytes are floats" : ""),
+                         (e.copied_floats ? "; " + percent(floats) + " of their bytes are floats" : ""),
                  .remedy = can_shrink
                                ? "send fewer bytes: give fields as they are stored (uint8, fp16) and convert them to floats in "
                                  "prepare(), or use smaller crops"
@@ -257,7 +259,7 @@ Found host_wait(const Evidence& e) {
   if (!e.on_gpu || !e.census || e.census->host_reads == 0 || item_in_loop(e)) return std::nullopt;
   return Finding{.id = {},
                  .what = "a step asks the GPU for " + with_commas(e.census->host_reads) +
-                         " values, and waits each time until everything before is computed",
+                         " values, and waits each time until all earlier work is done",
                  .remedy = "keep values on the device (no item(), no comparison in an if); log lines read them",
                  .key = {},
                  .value = {},
@@ -331,9 +333,9 @@ Found slower_than_before(const Evidence& e) {
   const double before = median(e.earlier.step_ms), now = median(e.step_ms);
   if (now < kSlower * before) return std::nullopt;
   return Finding{.id = {},
-                 .what = "a step takes " + significant(now, 3) + " ms, " + significant(before, 3) + " ms in the median of " +
-                         std::to_string(e.earlier.step_ms.size()) + " earlier runs of this " + (e.script ? "script" : "config") +
-                         " on this machine",
+                 .what = "a step takes " + significant(now, 3) + " ms, but took " + significant(before, 3) +
+                         " ms in the median of " + std::to_string(e.earlier.step_ms.size()) + " earlier runs of this " +
+                         (e.script ? "script" : "config") + " on this machine",
                  .remedy = "see what differs: millrace compare " + e.earlier.newest + " " + e.run,
                  .key = {},
                  .value = {},

@@ -130,8 +130,8 @@ std::map<int, Sampler::ThreadCounts> threads_in(const std::filesystem::path& tas
   return all;
 }
 
-// The memory of this process's control group. /proc/self/cgroup lists the group as "0::/a/b" (version 2) or "4:memory:/a/b"
-// (version 1).
+// The memory of this process's control group. /proc/self/cgroup lists the group as "0::/a/b" (cgroup version 2) or
+// "4:memory:/a/b" (version 1).
 std::optional<std::uint64_t> group_bytes(const std::filesystem::path& root) {
   std::ifstream groups(root / "proc/self/cgroup");
   for (std::string line; std::getline(groups, line);) {

@@ -25,7 +25,8 @@ struct Script {
     // Time from the end of a pass to the first batch of the next pass, summed over all passes except the first.
     double first_batch_seconds = 0;
     double usual_batch_seconds = 0;   // the median wait for a batch
-    double slow_start_seconds = 0;    // extra time that the work on the first batches of all passes but the first took
+    double slow_start_seconds = 0;    // time by which the work on the first batch of a pass exceeds the median of the other
+                                      // batches, summed over all passes except the first
     int worker_threads = 0;           // torch's threads in a worker; 0 = unknown
     int worker_tasks = 0;             // all threads of a worker, as the system counts them; 0 = unknown
     std::string multiprocessing;      // "fork", "spawn", "forkserver"
@@ -39,7 +40,7 @@ struct Script {
   struct ValidationInput {
     int workers = 0;
     double wait_seconds = 0;                        // time that the loop waited for batches of this DataLoader
-    double read_seconds = 0, read_cpu_seconds = 0;  // like the members of Evidence::Input with these names
+    double read_seconds = 0, read_cpu_seconds = 0;  // see the members of Evidence::Input with the same names
     std::string where;
   };
 

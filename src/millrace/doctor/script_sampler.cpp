@@ -91,7 +91,8 @@ std::optional<ScriptSampler::ThreadSeconds> ScriptSampler::loop_thread() const {
   return ThreadSeconds{.ran = seconds.ran * 1e-9, .waited = seconds.waited * 1e-9};
 }
 
-// Counts the CPU time of child processes as the script's own. In `reading` this time counts as that of other programs.
+// Adds a reading after moving the CPU time of child processes, which `reading` counts as that of other programs, to the script's
+// own.
 void ScriptSampler::add(Sampler::MachineReading& reading) {
   const std::optional<double> family = family_cpu_seconds(::getpid());
   if (family && family_) {

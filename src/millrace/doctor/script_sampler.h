@@ -24,8 +24,8 @@ class ScriptSampler {
   // `gpu`: reads the script's GPU, which has the number `gpu_index` in CUDA; null = the script has no GPU, or it can't be read.
   ScriptSampler(std::unique_ptr<Nvml> gpu, int gpu_index);
 
-  // {"machine": Sampler::MachineReading since the last call, or null, "evidence": members of Evidence since construction}. The
-  // CPU time of child processes counts as the script's own time.
+  // Returns {"machine": Sampler::MachineReading since the last call, or null, "evidence": members of Evidence since
+  // construction}. The CPU time of child processes counts as the script's own time.
   [[nodiscard]] Json read();
 
  private:

@@ -15,10 +15,10 @@ namespace {
 
 constexpr double kBusy = 0.1;                            // if other programs use this share of the cores, a run does not count
 constexpr int kMostBusy = 3;                             // after this many runs that do not count, the candidate is given up
-constexpr std::size_t kMostRuns = 6, kMostOfLittle = 4;  // the most valid runs of a candidate, and of one with little expected
-                                                         // gain
+constexpr std::size_t kMostRuns = 6, kMostOfLittle = 4;  // the most valid runs of a candidate; kMostOfLittle: of a candidate
+                                                         // with little expected gain
 constexpr double kLittle = 0.1;
-constexpr std::int64_t kMostRows = 8;  // largest batch size to try / the config's; a larger one changes the training too much
+constexpr std::int64_t kMostRows = 8;  // largest batch to try, in multiples of the config's; more changes the training too much
 constexpr std::size_t kPool = 4;       // a candidate is compared with this many runs of the baseline
 constexpr int kBetween = 2;            // number of runs with candidates between two runs of the baseline
 constexpr double kClear = 0.35;        // if log(ratio) is at least this, a single run is enough for a decision
@@ -232,7 +232,7 @@ std::vector<Candidate> Tuner::single() const {
     }
   }
   const auto cut = number(value_of("optim.accumulate")), rows = number(value_of("data.batch_size"));
-  if (cut && rows && *cut > 1) {  // the same global batch without accumulation; a batch norm then computes other statistics
+  if (cut && rows && *cut > 1) {  // the same global batch without accumulation, which changes the statistics of a batch norm
     all.push_back({{{"optim.accumulate", "1"}, {"data.batch_size", std::to_string(*rows * *cut)}},
                    kWithoutProof * share_of(now_, kStep) / 2,
                    "",
@@ -243,7 +243,7 @@ std::vector<Candidate> Tuner::single() const {
 
 std::vector<Candidate> Tuner::candidates() const {
   std::vector<Candidate> all = single();
-  if (const auto joint = all_at_once(all)) all.insert(all.begin(), *joint);  // before others with the same expected gain
+  if (const auto joint = all_at_once(all)) all.insert(all.begin(), *joint);  // tried before others of the same expected gain
   add_earlier_batches(all);
   add_back(all);
   std::ranges::stable_sort(all, std::ranges::greater(), &Candidate::expected);

@@ -47,7 +47,7 @@ struct Trial {
   double ratio = 0, least = 0, most = 0;  // speed with the candidate / speed without: mean and range of its runs
   int runs = 0;                           // number of valid runs with the candidate
   double others = 0;                      // largest value of ShortRun::others
-  double hidden = 0;                      // increase of the share of time spent waiting for data
+  double hidden = 0;                      // by how much the candidate increases the share of time spent waiting for data
   std::string failure;                    // the error of a run with the candidate
   [[nodiscard]] double gain() const { return ratio > 0 ? 1 - 1 / ratio : 0; }  // share of the time that the candidate saves
 };
@@ -113,7 +113,8 @@ class Tuner {
     int since = 0;             // number of runs with candidates since the last run of the baseline
   };
   Base base_;
-  double noise_squares_ = 0, noise_count_ = 0;  // sums over the deviations of log(time), within trials and within the baseline
+  // deviations of log(time) within trials and within the baseline: the sum of their squares, and their degrees of freedom
+  double noise_squares_ = 0, noise_count_ = 0;
   bool out_of_time_ = false;
 };
 

@@ -6,8 +6,8 @@
 
 namespace millrace::doctor {
 
-// {"findings": [as to_json(Finding), with "endangers_run": true if its stake is the run], "accounts": [{"phase", "seconds",
-// "share"}] of the loop, the largest first, "verdict": one to three sentences for people}.
+// Returns {"findings": [as to_json(Finding), with "endangers_run": true if its stake is the run], "accounts": [{"phase",
+// "seconds", "share"}] of the loop, the largest first, "verdict": one to three sentences for people}.
 [[nodiscard]] Json verdict_on(const Evidence& evidence);
 
 }  // namespace millrace::doctor

@@ -259,7 +259,8 @@ const std::string& content_of(headrace_loader& opened) {
   if (!opened.content.empty()) return opened.content;
   Sha256 hash;
   for (const Json& dataset : opened.loader->data_state()) {
-    for (const char* const key : {"files", "groups"}) {  // of each row: the size or the number of files, and the digest
+    for (const char* const key : {"files", "groups"}) {  // the last two values of a row: the size or the number of files, then
+                                                         // the digest
       if (!dataset.contains(key)) continue;
       for (const Json& row : dataset[key]) hash.update(row[row.size() - 2].dump() + row[row.size() - 1].dump() + "\n");
     }
@@ -270,9 +271,10 @@ const std::string& content_of(headrace_loader& opened) {
 
 void refuse_other_content(const Json& state, headrace_loader& opened) {
   if (text_at(state, {"content"}).empty() || text_at(state, {"content"}) == content_of(opened)) return;
-  throw SnapshotError({.what = "the files are not those that the state was saved with: contents, sizes or their order differ",
-                       .where = "content of the state",
-                       .next = "restore the files, or accept that they have changed"});
+  throw SnapshotError(
+      {.what = "the files are not those that the state was saved with: the contents, sizes or order of files differ",
+       .where = "content of the state",
+       .next = "restore the files, or accept that they have changed"});
 }
 
 Json counters_json(const headrace_loader& opened, const data::Loader& loader) {

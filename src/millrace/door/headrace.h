@@ -81,8 +81,8 @@ const char* headrace_error(void);
 headrace_loader* headrace_open(const char* description, const headrace_map* maps, size_t count, const headrace_watch* watch);
 
 // Returns the constant properties of the loader: {"groups": [{"name", "samples", "rows", "fields": [{"name", "dtype",
-// "shape"}]}], "batches": of an epoch, "samples": of an epoch over all ranks}. `shape` is the shape of one sample, `rows` the
-// number of rows of a full batch.
+// "shape"}]}], "batches": number in an epoch, "samples": number in an epoch over all ranks}. `shape` is the shape of one sample,
+// `rows` the number of rows of a full batch.
 const char* headrace_describe(headrace_loader* loader);
 
 // Gets the next batch in order. Returns HEADRACE_END at the end of an epoch; the next call begins the next epoch. Returns
@@ -93,8 +93,8 @@ void headrace_release(void* slot);
 
 // Returns the position in the data: {"fingerprint", "content", "seed", "epoch", "next_batch", ...}. The position is that of the
 // batch that headrace_next() returns next; at the end of an epoch, the beginning of the next epoch. "content" is a digest of the
-// files; the first call reads part of the files for it. Loading refuses another pipeline, batch size or seed. It also refuses
-// other files, unless "content" is left out.
+// files; the first call reads part of the files for it. headrace_load_state() refuses the state of another pipeline, batch size
+// or seed. It also refuses the state of other files, unless "content" is left out.
 const char* headrace_state(headrace_loader* loader);
 int headrace_load_state(headrace_loader* loader, const char* state);
 
@@ -125,8 +125,8 @@ void headrace_close(headrace_loader* loader);
 // its members; any member may be left out. Returns doctor::verdict_on() for it: findings, accounts and a verdict.
 const char* headrace_diagnose(const char* evidence);
 
-// {"cores": that this process may use, "memory": {"used", "room"}, "system": counters from which a later reader finds out why
-// the process ended}.
+// Returns {"cores": number that this process may use, "memory": {"used", "room"}, "system": counters from which a later reader
+// finds out why the process ended}.
 const char* headrace_machine(void);
 
 // Samples the machine once a second, in a separate thread. `gpu`: the number of the script's GPU in CUDA, -1 = no GPU. Start the
@@ -135,8 +135,8 @@ const char* headrace_machine(void);
 typedef struct headrace_sampler headrace_sampler;
 headrace_sampler* headrace_sampler_start(int gpu);
 
-// {"machine": measurements since the last call (null: none yet), "evidence": members of doctor::Evidence about the time since
-// the start}. The CPU time of child processes counts as the process's own.
+// Returns {"machine": measurements since the last call (null: none yet), "evidence": members of doctor::Evidence about the time
+// since the start}. The CPU time of child processes counts as the process's own.
 const char* headrace_sampler_read(headrace_sampler* sampler);
 const char* headrace_sampler_stop(headrace_sampler* sampler);  // like headrace_sampler_read(), but frees the sampler
 

@@ -45,9 +45,10 @@ const char* headrace_diagnose(const char* evidence) {
   return guarded<>(static_cast<const char*>(nullptr), [&] {
     const Json json = parse_shallow(evidence == nullptr ? "" : evidence);
     if (json.is_discarded()) {
-      throw ConfigError(Message{.what = "this is not JSON, or it is nested more than " + std::to_string(kDeepestJson) + " deep",
-                                .where = "evidence",
-                                .next = R"(write numbers that are not finite as texts: "nan", "inf", "-inf")"});
+      throw ConfigError(
+          Message{.what = "this is not JSON, or it is nested more than " + std::to_string(kDeepestJson) + " levels deep",
+                  .where = "evidence",
+                  .next = R"(write numbers that are not finite as texts: "nan", "inf", "-inf")"});
     }
     return say(text_of(doctor::verdict_on(doctor::evidence_from(json))));
   });

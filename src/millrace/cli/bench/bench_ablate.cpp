@@ -100,7 +100,8 @@ Row measure(BenchRuns plan, const Entry& entry, const SwitchRow& row, std::int64
   return result;
 }
 
-// The rows in `names`. If `names` is empty, all rows that the recipe uses; the names of the other rows go to `out_of_reach`.
+// The rows in `names`. If `names` is empty, all rows that the recipe uses; the names of the rows that it does not use go to
+// `out_of_reach`.
 std::vector<const SwitchRow*> chosen_rows(const std::vector<std::string>& names, const Entry& entry, Json& out_of_reach) {
   std::vector<const SwitchRow*> rows;
   try {

@@ -31,9 +31,9 @@ std::string flag(std::string_view key, std::string_view value) { return std::str
 std::vector<std::string> words_of_run(const BenchRuns& runs, const std::string& off) {
   std::vector<std::string> words = {"train"};
   words.insert(words.end(), runs.words.begin(), runs.words.end());
-  // The options are written as config keys, because the last of several words for the same key wins. If the user's words had
-  // --run.dir, an option --run would not win, and --fresh would replace the user's run. If they had --train.off, an option --off
-  // would leave all rows on.
+  // Passes options as config keys, because a later word overrides an earlier one for the same key. If the user's words had
+  // --run.dir, an option --run would not override it, and --fresh would replace the user's run. If they had --train.off, an
+  // option --off would leave all rows on.
   std::map<std::string, std::string> keys = {{"run.dir", (runs.folder / "run").string()},
                                              {"train.max_steps", std::to_string(runs.steps)},
                                              {"train.resume", "never"},

@@ -58,7 +58,7 @@ std::vector<Way> ways_of(const std::vector<std::int64_t>& ranks, std::int64_t ba
       ways.push_back({.kind = "strong", .ranks = count, .batch = batch / count});
     } else {
       left_out.push_back("strong with " + std::to_string(count) + " ranks: a batch of " + std::to_string(batch) +
-                         " has no equal shares");
+                         " can't be divided equally");
     }
   }
   for (const std::int64_t count : ranks) ways.push_back({.kind = "weak", .ranks = count, .batch = batch});

@@ -25,8 +25,8 @@ Json summary_of(const ShortRuns& runs, const doctor::Settings& changed) {
   std::vector<std::string> words = {"train"};
   words.insert(words.end(), runs.words.begin(), runs.words.end());
   for (const auto& [key, value] : changed) words.push_back(flag(key, value));
-  // The folder is written as the key run.dir, because the last of several words for the same key wins. If the user's words had
-  // --run.dir, an option --run would not win, and --fresh would replace the user's run.
+  // Passes the folder as the key run.dir, because a later word overrides an earlier one for the same key. If the user's words
+  // had --run.dir, an option --run would not override it, and --fresh would replace the user's run.
   for (const auto& [key, value] :
        std::map<std::string, std::string>{{"run.dir", (runs.folder / "run").string()},
                                           {"train.max_steps", std::to_string(steps_with(runs, changed))},

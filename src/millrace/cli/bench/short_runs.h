@@ -22,7 +22,7 @@ struct ShortRuns {
 
 // Makes a run and returns its measurements. Does not throw if the run fails: ShortRun::failure then says why.
 [[nodiscard]] doctor::ShortRun make_run(const ShortRuns& runs, const doctor::Settings& changed);
-// The number of steps with which the loop of a run takes about `seconds`. Throws UsageError if the run fails.
+// The number of steps that the loop of a run makes in about `seconds`. Throws UsageError if the run fails.
 [[nodiscard]] std::int64_t steps_for(const ShortRuns& runs, double seconds);
 
 }  // namespace millrace::cli

@@ -13,7 +13,7 @@
 namespace millrace {
 namespace {
 
-constexpr std::size_t kBlock = 2048;  // number of values whose squares are summed around the same mean
+constexpr std::size_t kBlock = 2048;  // number of values whose squared distances from one mean are summed
 constexpr std::size_t kSlots = std::size_t{1} << 17U;
 static_assert(kSlots > static_cast<std::size_t>(kMostDistinct), "the table of different values always has a free place");
 
@@ -66,7 +66,7 @@ bool ValueSummary::is_whole() const noexcept {
 
 ValueStats::ValueStats(DType dtype) : dtype_(dtype) {}
 
-// Combines the mean and the squares of a block with those of the earlier blocks (Chan, Golub and LeVeque, 1983).
+// Combines the mean and the squared distances of a block with those of the earlier blocks (Chan, Golub and LeVeque, 1983).
 void ValueStats::take_block(std::span<const double> block) {
   if (block.empty()) return;
   const auto count = static_cast<double>(block.size());

@@ -17,7 +17,7 @@ namespace millrace {
 // magnitudes.
 struct ValueSummary {
   DType dtype = DType::f32;
-  std::int64_t count = 0;       // of all elements
+  std::int64_t count = 0;       // number of all elements
   std::int64_t nans = 0;        // a complex number is counted if one of its parts is NaN
   std::int64_t infinities = 0;  // a complex number is counted if one of its parts is infinite and neither is NaN
   Json least, greatest;         // exact integers for integers and bool; null = there is no finite value
@@ -33,9 +33,9 @@ struct ValueSummary {
 
 inline constexpr std::int64_t kMostDistinct = 65536;
 
-// Takes an array in pieces of any length. Needs some kilobytes of memory; for integers, 1.1 MB. Squares are summed in double
-// around the mean of each block, so that neither many values nor a large mean cost precision. If a sum of doubles overflows,
-// mean and deviation are infinite. Not thread-safe.
+// Takes an array in pieces of any length. Needs some kilobytes of memory; for integers, 1.1 MB. Squared distances from the mean
+// of each block are summed in double, so that neither many values nor a large mean cost precision. If a sum of doubles
+// overflows, mean and deviation are infinite. Not thread-safe.
 class ValueStats {
  public:
   explicit ValueStats(DType dtype);

@@ -320,7 +320,7 @@ class Watch {
     } else if (WEXITSTATUS(status) == 0) {
       what += " left with exit code 0 before the end of the run";
     } else if (was_stopped(*worst)) {
-      what += std::string(" was stopped by ") + signal_name(stop_signal_of(status)) + " alone";
+      what += std::string(" alone was stopped by ") + signal_name(stop_signal_of(status));
     } else {
       what += " failed with exit code " + std::to_string(WEXITSTATUS(status));
     }

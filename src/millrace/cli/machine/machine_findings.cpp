@@ -32,11 +32,11 @@ void about_folders(const MachineView& machine, std::vector<Finding>& found) {
                        "snapshots and decoded data need room: free some, or choose another disk"});
     } else if (folder.write_rate && *folder.write_rate < kSlowDisk) {
       found.push_back({false, folder.what, "disk_slow",
-                       "the disk of the " + folder.what + " takes " + human_bytes(*folder.write_rate) + " a second",
+                       "the disk of the " + folder.what + " writes " + human_bytes(*folder.write_rate) + " a second",
                        "training waits for snapshots: choose another disk for runs (--run), or save less often"});
     } else if (folder.read_rate && *folder.read_rate < kSlowDisk) {
       found.push_back({false, folder.what, "disk_slow",
-                       "the disk of the " + folder.what + " gives " + human_bytes(*folder.read_rate) + " a second",
+                       "the disk of the " + folder.what + " reads " + human_bytes(*folder.read_rate) + " a second",
                        "keep data on another disk; what fits into memory is read once (data.cache)"});
     }
   }
@@ -47,7 +47,7 @@ void about_cores(const MachineView& machine, std::vector<Finding>& found) {
   if (given.cpu_quota && *given.cpu_quota < given.allowed_cpus) {
     found.push_back(
         {false, "cores", "cpu_quota",
-         "the control group allows the time of " + significant(*given.cpu_quota, 3) + " of " + cpus(given.allowed_cpus),
+         "the control group limits CPU time to that of " + significant(*given.cpu_quota, 3) + " of " + cpus(given.allowed_cpus),
          "ask for one whole CPU per thread"});
   }
   if (given.allowed_cpus < given.machine_cpus) {
@@ -70,7 +70,7 @@ void about_memory(const MachineView& machine, std::vector<Finding>& found) {
   if (given.available_memory < kLittleMemory) {
     found.push_back({false, "memory", "memory_low",
                      human_bytes(static_cast<double>(given.available_memory)) + " of memory are free",
-                     "end other programs; millrace estimate RECIPE says what a run takes"});
+                     "end other programs; millrace estimate RECIPE says how much memory a run takes"});
   }
   if (given.address_space) {
     found.push_back({false, "memory", "address_space",

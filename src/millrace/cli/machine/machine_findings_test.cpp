@@ -38,8 +38,8 @@ TEST(MachineFindings, EachComesOfItsCauseAlone) {
   const std::vector<Case> cases = {
       {"folder_read_only", [](MachineView& m) { m.folders[0].is_writable = false; }, "cache folder can't be written to: /c"},
       {"disk_low", [](MachineView& m) { m.folders[0].free_bytes = kGigabyte; }, "1.0 GB are free in the cache folder"},
-      {"disk_slow", [](MachineView& m) { m.folders[0].write_rate = 2e6; }, "the cache folder takes 2.0 MB a second"},
-      {"disk_slow", [](MachineView& m) { m.folders[0].read_rate = 2e6; }, "the cache folder gives 2.0 MB a second"},
+      {"disk_slow", [](MachineView& m) { m.folders[0].write_rate = 2e6; }, "the cache folder writes 2.0 MB a second"},
+      {"disk_slow", [](MachineView& m) { m.folders[0].read_rate = 2e6; }, "the cache folder reads 2.0 MB a second"},
       {"neighbours",
        [](MachineView& m) {
          m.busy_cores = 3;

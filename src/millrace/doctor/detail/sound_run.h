@@ -15,7 +15,8 @@ using telemetry::Phase;
 // The log lines of the first objective.
 inline std::vector<Evidence::LossLine>& lines_of(Evidence& e) { return e.numbers.objectives.front().lines; }
 
-// A hundred steps that take 40 ms forward, 50 ms backward and 5 ms in the optimiser; tests add more.
+// Evidence of a hundred steps with 40 ms forward, 50 ms backward and 5 ms in the optimiser each. The tests change what their
+// rule looks at.
 inline Evidence sound() {
   Evidence e;
   e.step = 100;
