@@ -154,7 +154,7 @@ std::vector<double> scores_of(const stdfs::path& labels, const std::vector<stdfs
     if (label == nullptr) continue;
     if (const stdfs::path& other = taken.try_emplace(label, file).first->second; other != file)
       throw DataError({"the label " + quoted(label->name) + " may mean " + other.string() + " or " + file.string(),
-                       labels.string(), "write the folders of images into their names in the labels"});
+                       labels.string(), "write each image name in the labels with its folder, such as \"a/1.png\""});
   }
   return scores;
 }

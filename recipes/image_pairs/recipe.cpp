@@ -252,7 +252,7 @@ at::Tensor ImagePairs::kept_features(const Batch& batch, const at::Tensor& pixel
     const bool keeps = context_.on("feature_cache") && recipe_.cache_image_features.value_or(needed <= budget);
     context_.note(
         "features of " + with_commas(images) + " images, " + human_bytes(needed) +
-        (keeps ? ": kept once made" : ": computed again for each pair") +
+        (keeps ? ": kept after they are computed" : ": computed again for each pair") +
         (recipe_.cache_image_features.is_auto() ? " (a quarter of the free memory is " + human_bytes(budget) + ")" : ""));
     kept_.emplace(images, keeps ? static_cast<std::uint64_t>(needed) : 0,
                   images_together(pixels.device(), context_.config->data.samples_per_batch()));

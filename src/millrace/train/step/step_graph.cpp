@@ -195,7 +195,7 @@ class StepGraph::Recorder final : public StepLaunches {
     if (part.work->draws() && !part.seed)
       throw RecipeError({"LibTorch's random numbers are drawn outside a forward pass", "memory.recompute, after_update",
                          "draw with layers of nn"});
-    MR_CHECK(micro_.inputs->write(micro_.input, step_), "a recorded batch has the rows with which it was recorded");
+    MR_CHECK(micro_.inputs->write(micro_.input, step_), "the batch has the same rows as when the recording began");
     if (part.seed) part.seed(micro_.input);
     const Span span(timeline_, phase);
     part.work->replay();
