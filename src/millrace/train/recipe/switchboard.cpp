@@ -9,7 +9,7 @@
 namespace millrace {
 namespace {
 
-constexpr std::string_view kAll = "all";  // the word for every row
+constexpr std::string_view kAll = "all";  // --off=all turns every row off
 
 constexpr SwitchRow::Occasion with(std::string_view key, std::string_view value) { return {.config = {{{key, value}}}}; }
 constexpr SwitchRow::Occasion named(std::string_view key = {}, std::string_view value = {}) {
