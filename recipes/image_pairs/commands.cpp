@@ -61,7 +61,7 @@ Python. With --merge, writes the weights of tower, projector and decoder with th
   --shard SIZE      largest size of a file of merged weights (default 5 GB)
 )";
 
-// The arguments that both commands take.
+// The arguments that `millrace rank` and `millrace adapter` share.
 struct Request {
   std::string command;
   std::string run;
@@ -101,7 +101,7 @@ std::vector<stdfs::path> images_named(const std::vector<stdfs::path>& words, std
   return files;
 }
 
-// Throws if the list would replace a file from which the list is made.
+// Throws if the output file is also an input, because writing the output would replace the input.
 void refuse_input_as_output(const stdfs::path& out, const std::vector<stdfs::path>& inputs) {
   for (const stdfs::path& input : inputs) {
     std::error_code ignored;
@@ -129,8 +129,8 @@ bool has_name(const stdfs::path& file, const std::string& label) {
   return path == end || path.ends_with("/" + end);
 }
 
-// Among labels with the file's name, returns the label that means this file; null if there is none. `alone`: no other file has
-// this name. Then a single label means the file, even if the label names other folders.
+// Returns, among the labels with the file's name, the one that means this file; null if there is none. `alone`: no other file
+// has this name. If `alone` and if a single label has the name, that label means the file, even if it names other folders.
 const Labelled* label_of(const stdfs::path& file, const std::vector<Labelled>& of_name, bool alone) {
   const Labelled* best = nullptr;
   for (const Labelled& label : of_name) {
@@ -154,7 +154,7 @@ std::vector<double> scores_of(const stdfs::path& labels, const std::vector<stdfs
     if (label == nullptr) continue;
     if (const stdfs::path& other = taken.try_emplace(label, file).first->second; other != file)
       throw DataError({"the label " + quoted(label->name) + " may mean " + other.string() + " or " + file.string(),
-                       labels.string(), "write the folders of images into their names in the labels"});
+                       labels.string(), "write each image name in the labels with its folder, such as \"a/1.png\""});
   }
   return scores;
 }

@@ -162,7 +162,7 @@ LanguageModel::Stream LanguageModel::run(const DecoderBlock& block, const at::Te
 
 LanguageModel::Stream LanguageModel::run_at(const DecoderBlock& block, const at::Tensor& next_norm, Stream in,
                                             const Last& last) const {
-  // The position is selected first. The backward pass runs in reverse order, so it spreads the gradient over all positions last.
+  // The position is selected before all other operations, so the backward pass spreads its gradient over all positions last.
   at::Tensor x = at_last(in.x, last.rows).contiguous();
   in.x.reset();  // frees the other positions
   const auto [all, y] = with_last(in.y, last.rows);
@@ -175,7 +175,7 @@ LanguageModel::Stream LanguageModel::run_at(const DecoderBlock& block, const at:
 at::Tensor LanguageModel::forward(at::Tensor images, const at::Tensor& which, const Prompts& prompts) {
   Stream stream;
   stream.x = embed(images, which, prompts);
-  images.reset();  // frees the images, because the stream holds a copy of each row's images
+  images.reset();  // frees the images, because the residual stream holds a copy of each row's images
   stream.y = nn::rms_norm(stream.x, norm_weight(blocks_.front()->input_norm->weight), kRmsNormEps, projecting_.fused);
   (void)rotary(stream.x.size(1), stream.x.device());
   const Last last = last_of(prompts, which.size(0));

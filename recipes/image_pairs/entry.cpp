@@ -139,7 +139,7 @@ Entry entry() {
   entry.data_options = {
       {"clean", "FOLDER", "crops of the photographs in this folder instead of textures"},
       {"pairs-from", "LABELS", "tables of pairs (train_fold<k>_<rows>.csv, eval_fold<k>_<rows>.csv) of labelled images"},
-      {"interval-sample", "", "use at most 10 of these images for each 0.1 of the score"},
+      {"interval-sample", "", "use at most 10 labelled images for each 0.1 of the score"},
       {"folds", "N", "number of folds, as recipe.folds (default 5)"},
       {"per-class", "N", "pairs of each answer, as recipe.per_class (default 15000, or that of --preset)"},
       {"theta", "X", "as recipe.theta (default 0.2)"},
@@ -151,7 +151,7 @@ Entry entry() {
                                {"second", DType::u8, "[rows,height,width,3]", "the image to compare it with"}},
                     .outputs = {{"answers", DType::f32, "[rows,3]", "probabilities of First, Second and Similar"},
                                 {"mirrored", DType::f32, "[rows,3]",
-                                 "the same for the other order of the images, with First and Second exchanged back"}}};
+                                 "probabilities for the other order of the images, with First and Second exchanged back"}}};
   const auto row = [] { return image_pairs::entry(); };
   entry.commands = {rank_command(row), adapter_command(row)};
   entry.bench_shapes = bench_shapes();

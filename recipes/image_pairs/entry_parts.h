@@ -11,7 +11,7 @@
 
 namespace millrace::recipes::image_pairs {
 
-// Both are defined in presets.cpp. defaults() replaces some of the default values that all recipes share. A preset replaces
+// Defined in presets.cpp. defaults() replaces some of the default values that all recipes share. A preset of presets() replaces
 // values that all recipes share and values of this recipe's own keys.
 [[nodiscard]] Json defaults();
 [[nodiscard]] std::vector<std::pair<std::string, Json>> presets();

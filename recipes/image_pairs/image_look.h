@@ -12,9 +12,9 @@ namespace millrace::recipes::image_pairs {
 // Returns a line for scores far outside the range of the other images, and a line for pairs of an image with itself.
 [[nodiscard]] std::vector<std::string> look_at_scores(const PairFiles& files);
 
-// Looks at the pixels of up to 200 images as the network gets them, spread evenly over all. Returns up to two lines: on images of
-// a single colour, and on grey images among coloured ones. `passes`: true skips images that can't be read; false throws
-// DataError.
+// Looks at the pixels of up to 200 images as the network gets them, spread evenly over all. Returns up to two lines: one on
+// images of a single colour, and one on grey images among coloured ones. `passes`: true skips images that can't be read; false
+// throws DataError.
 [[nodiscard]] std::vector<std::string> look_at_images(const std::vector<ImageFile>& images, const RecipeConfig& recipe,
                                                       bool passes);
 

@@ -31,7 +31,7 @@ struct Labelled {
 // without a tab.
 [[nodiscard]] std::vector<Labelled> read_labels(const std::filesystem::path& file);
 
-// Draws with `seed`, from each interval of scores with the width `width`, at most `most` images. Returns them sorted by name.
+// Draws with `seed` at most `most` images from each interval of scores of the width `width`. Returns them sorted by name.
 [[nodiscard]] std::vector<Labelled> even_in_score(std::vector<Labelled> labels, std::int64_t most, double width,
                                                   std::uint64_t seed);
 

@@ -120,8 +120,8 @@ struct ImagePlan {
     if (begin.starts_with('#')) begin.insert(0, "photo");  // otherwise the photograph's lines in labels.txt would be comments
     return begin + "_" + padded(image, 4) + "_s" + padded(level_of(image), 2) + ".png";
   }
-  // Lists of images. One thread makes the images of a list. A list has so many images of a photograph that decoding the
-  // photograph costs little in comparison.
+  // Splits the images into lists; one thread makes the images of a list. A list has many crops of one photograph, so that
+  // decoding the photograph costs little in comparison.
   std::vector<std::vector<std::int64_t>> tasks() const {
     constexpr std::size_t kTogether = 64;
     std::vector<std::vector<std::int64_t>> all, open(clean.size());
@@ -139,7 +139,7 @@ struct ImagePlan {
   }
 };
 
-// Written without a temporary file, because the folder as a whole appears only when it is complete.
+// Writes the image without a temporary file, because the folder as a whole appears only when it is complete.
 void write_image(Fs& fs, const std::filesystem::path& path, std::int64_t size, std::span<const std::byte> pixels) {
   const auto file = fs.create(path);
   file->write(format::encode_png({.height = size, .width = size}, pixels));

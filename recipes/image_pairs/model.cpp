@@ -211,7 +211,7 @@ at::Tensor PairModel::features(const at::Tensor& pixels) {
 
 at::Tensor PairModel::forward(at::Tensor features, const at::Tensor& images, const Prompts& prompts) {
   at::Tensor projected = projector_->forward(features);
-  features.reset();  // frees the features, because the projector holds those that it needs
+  features.reset();  // drops this reference: the projector's autograd graph holds the features that it needs
   return decoder_->forward(std::move(projected), images, prompts);
 }
 

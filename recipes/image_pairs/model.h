@@ -25,8 +25,8 @@ namespace millrace::recipes::image_pairs {
 
 // The number of parameters of each part. Computed by formulas, so it works for any size and allocates nothing.
 struct Counts {
-  double vision = 0;            // number for the tower's blocks that are built
-  double vision_published = 0;  // number for all blocks and the last norm, as published
+  double vision = 0;            // parameters of the tower, with only the blocks that are built
+  double vision_published = 0;  // parameters of the tower as published, with all blocks and the last norm
   double projector = 0, decoder = 0, lora = 0;
   [[nodiscard]] double total() const { return vision + projector + decoder + lora; }
   [[nodiscard]] double trained(bool frozen_base) const { return frozen_base ? projector + lora : total(); }
@@ -48,8 +48,8 @@ class PairModel : public torch::nn::Module {
   explicit PairModel(const RecipeConfig& config, std::uint64_t seed = 0, bool frozen = false, const nn::Fused& fused = {},
                      at::Device device = at::kCPU, at::ScalarType base_type = at::kFloat);
 
-  // The tower's features of patches, (n, P, d_v), for pixels (n, 3, S, S) f32, normalised. If the tower is frozen, they have no
-  // gradient.
+  // Returns the tower's features of patches, (n, P, d_v), for normalised pixels (n, 3, S, S) f32. If the tower is frozen, the
+  // features have no gradient.
   at::Tensor features(const at::Tensor& pixels);
   // Returns logits (R, 3) fp32 of First, Second and Similar, taken from the last position of each prompt. `features` (n, P,
   // d_v). `images` (R, 2) int64: the first and the second image of each row, as indices into `features`. `prompts` has R rows,

@@ -50,8 +50,8 @@ class Projection : public torch::nn::Module {
   Projection(const Shape& shape, const Making& how, const at::Tensor& memory = {});
   [[nodiscard]] nn::LoraProjection adapted() const;
   [[nodiscard]] bool has_adapter() const noexcept { return lora_a_ != nullptr; }
-  // Moves the weights of these projections, and their biases, into memory one after the other, as side_by_side() does for a new
-  // model. Needed after a model was moved to a device, because every parameter then has separate memory.
+  // Moves the weights of these projections, and their biases, into adjacent memory, as side_by_side() does for a new model.
+  // Needed after a model was moved to a device, because every parameter then has separate memory.
   static void put_side_by_side(std::initializer_list<Projection*> projections);
 
  private:

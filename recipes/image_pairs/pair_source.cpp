@@ -31,7 +31,7 @@ void read_into(const std::filesystem::path& file, std::int64_t side, Resize resi
     return;
   }
   if (size.height < side || size.width < side) {
-    // True for an image so small that recipe.resize=clip does not enlarge it either.
+    // True for an image that is too small even for recipe.resize=clip.
     const bool is_tiny = std::min(size.height, size.width) < kLeast;
     throw DataError({"the image has " + std::to_string(size.height) + " x " + std::to_string(size.width) + " pixels, but " +
                          (is_tiny ? "the minimum is " + std::to_string(kLeast) + " x " + std::to_string(kLeast)

@@ -235,7 +235,7 @@ void check_groups(std::span<const Labelled> labelled, const stdfs::path& labels,
   const auto alone = std::ranges::count_if(labelled, [](const Labelled& label) { return label.group.empty(); });
   if (alone == std::ssize(labelled))
     throw DataError({"the file of groups names none of the " + with_commas(alone) + " labelled images", file.string(),
-                     "write their names as the labels do, or remove the file"});
+                     "write the image names as in the labels, or remove the file"});
   if (alone > 0)
     notices.push_back("groups.txt names no group for " + with_commas(alone) + " of " + with_commas(std::ssize(labelled)) +
                       " images: each of them is a group of its own");

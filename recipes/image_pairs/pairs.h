@@ -21,9 +21,9 @@ struct Pair {
   friend bool operator==(const Pair&, const Pair&) = default;
 };
 
-// Checks whether groups.txt, in the folder of the file of labels, names the labelled images. Adds a notice with the number of
-// images that groups.txt leaves out, because images of one subject may then be on both sides of a fold. Throws DataError if
-// groups.txt names no labelled image.
+// Checks whether groups.txt, next to the file `labels`, names the labelled images. Adds a notice with the number of images that
+// groups.txt leaves out, because images of one subject may then be on both sides of a fold. Throws DataError if groups.txt names
+// no labelled image.
 void check_groups(std::span<const Labelled> labelled, const std::filesystem::path& labels, std::vector<std::string>& notices);
 
 // Shuffles the groups of images with `seed` and deals them in turn to `folds` folds; an image without a group forms a separate
@@ -54,9 +54,9 @@ struct ImageFile {
 };
 // Writes a CSV with the columns img1,img2,score1,score2,label; scores have six decimals.
 void write_pairs(Fs& fs, const std::filesystem::path& file, std::span<const Pair> pairs, std::span<const ImageFile> images);
-// Reads a table with the columns of write_pairs(). Adds new names of images to `images`, without a path. Throws DataError with
-// the row for a missing cell, a score that is not a number or differs from an earlier one of the same image, an unknown label,
-// and a label that contradicts the scores.
+// Reads a table with the columns of write_pairs(). Adds new names of images to `images`, without a path. Throws DataError, which
+// names the row, for a missing cell, a score that is not a number, a score that differs from an earlier score of the same image,
+// an unknown label, or a label that contradicts the scores.
 [[nodiscard]] std::vector<Pair> read_pairs(const std::filesystem::path& file, double theta, std::vector<ImageFile>& images);
 
 // The data of a run.

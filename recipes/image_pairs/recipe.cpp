@@ -172,8 +172,7 @@ PairModel& ImagePairs::model() {
   const Counts counts = parameter_counts(recipe_);
   const bool has_base = !recipe_.base_weights.empty();
   const auto& precision = context_.config->precision.dtype;
-  // The type of the frozen base. A base from a file has the type recipe.base_dtype. A base that comes from no file has this type
-  // only if the config demands bf16, otherwise fp32.
+  // The type of the frozen base is recipe.base_dtype if the base comes from a file or the config demands bf16, otherwise fp32.
   const bool keeps_short = has_base || (!precision.is_auto() && precision.value() == Precision::bf16);
   const at::ScalarType type = is_frozen() && keeps_short ? type_of(recipe_.base_dtype) : at::kFloat;
   const double trained = counts.trained(is_frozen());
@@ -203,7 +202,7 @@ void ImagePairs::note_trained_parts() {
                                                 : "recipe.freeze_base=false"));
     return;
   }
-  // Weights of another run may include those of a base; they are loaded later.
+  // False if train.weights is set, because its weights are loaded later and may replace the base's random weights.
   const bool is_random = recipe_.base_weights.empty() && context_.config->train.weights.empty() && !goes_on_;
   context_.note("tower and decoder are frozen" +
                 std::string(recipe_.freeze_base.is_auto() ? ": their weights come from recipe.base_weights" : "") +
@@ -252,7 +251,7 @@ at::Tensor ImagePairs::kept_features(const Batch& batch, const at::Tensor& pixel
     const bool keeps = context_.on("feature_cache") && recipe_.cache_image_features.value_or(needed <= budget);
     context_.note(
         "features of " + with_commas(images) + " images, " + human_bytes(needed) +
-        (keeps ? ": kept once made" : ": computed again for each pair") +
+        (keeps ? ": kept after they are computed" : ": computed again for each pair") +
         (recipe_.cache_image_features.is_auto() ? " (a quarter of the free memory is " + human_bytes(budget) + ")" : ""));
     kept_.emplace(images, keeps ? static_cast<std::uint64_t>(needed) : 0,
                   images_together(pixels.device(), context_.config->data.samples_per_batch()));

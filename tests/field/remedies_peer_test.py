@@ -239,7 +239,7 @@ class Pictures(RemedyTest):
         self.follow([
             Row('write a line "name score" for each image', table("labels.txt", labels.replace(" 7\n", "\n")), table("labels.txt", labels)),
             Row('write a line "name<tab>group" for each image, or remove the file', nothing, table("groups.txt", "other.png\tlake\n")),
-            Row("write their names as the labels do, or remove the file", nothing, table("groups.txt", "p00.png\tlake\n")),
+            Row("write the image names as in the labels, or remove the file", nothing, table("groups.txt", "p00.png\tlake\n")),
             Row("label more images, or set recipe.folds", nothing, option("--recipe.folds=20", "--recipe.folds=2")),
             Row("label more images with different and with similar scores, or change recipe.theta", nothing, option("--recipe.theta=100", "--recipe.theta=2")),
             Row("set recipe.data_roots to the folders of the images, and recipe.strip_prefixes to the prefixes of their names",

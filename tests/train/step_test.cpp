@@ -85,7 +85,7 @@ TEST(Step, AnEpochWithTooFewBatchesToAccumulateIsInThePlan) {
   const RunOutcome run = toys::run(toys::grouped_regression(), "", config);
   EXPECT_EQ(run.summary["steps"], 2);
   EXPECT_EQ(planned(run, "optim.accumulate"),
-            "3: not 8, because an epoch has only 3 batches, and a step takes no batches of two epochs");
+            "3: not 8, because an epoch has only 3 batches, and all batches of a step are from one epoch");
   EXPECT_EQ(planned(run, "optim.learning_rate"), "0.04: 0.02 x (36 / 18)");
   EXPECT_EQ(planned(toys::run(toys::grouped_regression(), "", few({{"train.max_steps", 2}})), "optim.accumulate"), "");
 }
@@ -104,7 +104,7 @@ TEST(Step, AScheduleThatCanNotDoWhatItIsForIsInThePlan) {
       few({{"train.max_steps", 4}, {"optim.schedule", "cosine"}, {"optim.warmup_steps", 10}, {"optim.min_learning_rate", 0.1}});
   const RunOutcome run = toys::run(toys::grouped_regression(), "", config);
   EXPECT_EQ(planned(run, "optim.warmup_steps"),
-            "10: the run has only 4 of these steps, so the learning rate ends at 0.008 and never reaches 0.02");
+            "10: the run has only 4 steps, so the learning rate ends at 0.008 and never reaches 0.02");
   EXPECT_EQ(planned(run, "optim.min_learning_rate"),
             "0.1: above the learning rate (0.02), so the schedule can't lower the rate to this value");
   const RunOutcome sound = toys::run(toys::grouped_regression(), "",

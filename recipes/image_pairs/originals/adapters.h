@@ -11,9 +11,9 @@
 
 namespace millrace::recipes::image_pairs {
 
-// Writes both files into `folder`, which is created if it is missing. The projector is stored as one of PEFT's "modules to save".
-// Names are those of transformers 5. Returns a line about the result. Throws SnapshotError if the model has no adapters or the
-// folder can't be written.
+// Writes adapter_model.safetensors and adapter_config.json into `folder`, which is created if it is missing. The projector is
+// stored as one of PEFT's "modules to save". Names are those of transformers 5. Returns a line about the result. Throws
+// SnapshotError if the model has no adapters or the folder can't be written.
 std::string write_adapter(Fs& fs, const PairModel& model, const RecipeConfig& config, const std::filesystem::path& folder);
 
 // Reads a folder that write_adapter() or PEFT's save_pretrained() wrote, or a file of tensors. Names of earlier versions are

@@ -5,7 +5,7 @@
 
 namespace millrace::recipes::image_pairs {
 
-// The index of each of these parameter groups in the objective's list.
+// Indices of the parameter groups in the objective's list.
 struct LogGroups {
   std::size_t projector = 0, lora = 0;
 };

@@ -49,7 +49,7 @@ std::vector<IdleSetting> idle_settings(const ObjectiveStep& objective, const Loa
   const std::int64_t length = (steps + of_unit - 1) / of_unit;
   if (steps > 0 && used.warmup_steps > length && used.schedule != ScheduleKind::one_cycle) {
     idle.push_back({"optim.warmup_steps", std::to_string(used.warmup_steps),
-                    std::string("the run has only ") + with_commas(length) + " of these " + (by_epoch ? "epochs" : "steps") +
+                    std::string("the run has only ") + with_commas(length) + " " + (by_epoch ? "epochs" : "steps") +
                         ", so the learning rate ends at " + significant(objective.learning_rate_at(steps - 1, steps), 3) +
                         " and never reaches " + significant(used.learning_rate, 3)});
   }

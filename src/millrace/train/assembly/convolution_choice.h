@@ -29,8 +29,9 @@ inline constexpr const char* kConvolutionsInReport = "convolutions";
 
 // Returns the entry `trial` of `kept` if this entry exists. Otherwise calls `step`, which makes one training step in fp32
 // without a trace, and tests the step's convolutions in a separate process (device/convolution_trial.h). The result is kept if
-// the trial reached all its verdicts. `before` is the value() of the run that is resumed, "" for a new run. Convolutions that
-// were in fp32 in that run stay in fp32, because another format would change bits. `goes_on`: see device::try_convolutions().
+// the trial left no convolution untested. `before` is the value() of the run that is resumed, "" for a new run. Convolutions
+// that were in fp32 in that run stay in fp32, because another format would change bits. `goes_on`: see
+// device::try_convolutions().
 [[nodiscard]] ConvolutionChoice choose_convolutions(const std::function<void()>& step, KeptTrials& kept, const std::string& trial,
                                                     const std::string& before = {}, const device::TrialGoesOn& goes_on = nullptr);
 

@@ -202,7 +202,7 @@ void Assembly::plan_kernels() {
   std::string tried_on = resumed ? kept_kernels(kept_).tried_on : std::string(kernels::instruction_set());
   if (found->second.empty() || tried_on.empty()) return;
   setup_.plan().set(
-      {kTriedOn, std::move(tried_on), origin, "the instructions with which these kernels were tried", /*by_trial=*/true});
+      {kTriedOn, std::move(tried_on), origin, "the CPU's instruction set on which the kernels were tried", /*by_trial=*/true});
 }
 
 }  // namespace millrace

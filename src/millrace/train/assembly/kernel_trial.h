@@ -41,8 +41,7 @@ struct KeptKernels {
 [[nodiscard]] KeptKernels kept_kernels(const Json& choices);
 inline constexpr const char* kTriedOn = "device.instructions";  // the instruction set's option among the choices
 
-// choose_all() chooses this implementation for all operations in every number format. The second function makes the given
-// choices.
+// choose_all() chooses this implementation for all operations in every number format. choose() makes the given choices.
 void choose_all(kernels::Implementation implementation) noexcept;
 void choose(const std::vector<KernelChoice>& choices) noexcept;
 

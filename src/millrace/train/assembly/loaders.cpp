@@ -43,7 +43,7 @@ Loaders::Loaders(RunSetup& setup, Recipe& recipe, std::function<void(const std::
   if (const std::int64_t batches = batches_per_step(optim, *training_); batches < optim.accumulate)
     setup_.choose("optim.accumulate", std::to_string(batches),
                   "not " + with_commas(optim.accumulate) + ", because an epoch has only " + with_commas(batches) +
-                      (batches == 1 ? " batch" : " batches") + ", and a step takes no batches of two epochs");
+                      (batches == 1 ? " batch" : " batches") + ", and all batches of a step are from one epoch");
   const TrainConfig& train = setup_.config().train;
   if (const std::int64_t by_epochs = train.epochs * steps_per_epoch(); train.epochs > 0 && by_epochs < train.max_steps)
     setup_.choose("train.max_steps", std::to_string(train.max_steps),

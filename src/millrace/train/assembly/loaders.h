@@ -15,7 +15,7 @@
 
 namespace millrace {
 
-// Belongs to one thread. The object refers to the RunSetup. It may be moved, because no object that it makes refers to it.
+// Belongs to one thread. Refers to the RunSetup. May be moved, because the objects that it makes do not refer to it.
 class Loaders {
  public:
   // Asks the recipe for its data. `note`: called with a text about each change that the loader makes while it runs; null = the
@@ -34,7 +34,7 @@ class Loaders {
   // Number of steps of a run of this length.
   [[nodiscard]] std::int64_t total_steps(std::int64_t epochs, std::int64_t max_steps) const;
   [[nodiscard]] std::int64_t global_batch() const;   // rows in one step, over all data sets, ranks and accumulated batches
-  [[nodiscard]] std::uint64_t buffer_bytes() const;  // memory of both loaders' batches that are being made or used
+  [[nodiscard]] std::uint64_t buffer_bytes() const;  // memory of batches in preparation or use, for training and validation
 
  private:
   void choose_cache(data::Pipeline& training, data::Pipeline& held_out);

@@ -22,7 +22,7 @@ struct MemoryAccount {
   std::uint64_t loader = 0;       // batches that are being prepared or used
   std::uint64_t cache = 0;        // data.cache
   std::uint64_t snapshot = 0;     // the copy that is written to disk while training continues
-  std::uint64_t scratch = 0;      // heap memory that operations take in addition to tensors, and its fragments
+  std::uint64_t scratch = 0;      // heap memory that operations take in addition to tensors, and fragments of the heap
   std::uint64_t libraries = 0;    // the program and its libraries: code, and their allocations before a recipe is made
 
   [[nodiscard]] std::vector<std::pair<std::string, std::uint64_t>> parts() const;  // the members with their names, in the order

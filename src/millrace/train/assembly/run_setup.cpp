@@ -191,7 +191,7 @@ std::unique_ptr<Recipe> RunSetup::make_recipe(const RecipeFolders& places, std::
   load_frozen_parts(recipe->model(), context_.notice);
   if (weights) {
     if (const std::string notice = load_model_weights(recipe->model(), *weights); !notice.empty()) context_.notice(notice);
-    // called again, because the snapshot may have replaced the weights of frozen parts, which must be those of their files
+    // called again: load_model_weights() may have replaced the weights of frozen parts, which must be those of the parts' files
     load_frozen_parts(recipe->model(), [](const std::string&) {});
   }
   recipe->model().to(context_.device);

@@ -43,8 +43,8 @@ std::string take_state_dict(Weights& weights);
 // Removes the prefixes that Python wrappers add to a model's tensor names: each "module." (DistributedDataParallel) and
 // "_orig_mod." (torch.compile), and at the beginning "model.", "model_state_dict." and "state_dict." (Lightning and many
 // trainers). If each tensor of `wanted` is then found exactly once, with its shape, `all` becomes those tensors, and the result
-// says which prefix was removed: "the names' prefix \"module.\" is passed over". Returns "" if the names already are the model's
-// own, or if a name fits several tensors.
+// is a line for the user that lists the removed prefixes. Returns "" if the names already are the model's own, or if a name fits
+// no tensor or several tensors.
 std::string pass_over_wrappers(Tensors& all, const std::map<std::string, std::vector<std::int64_t>>& wanted);
 // Like pass_over_wrappers(), before a model exists: removes the wrappers' prefix that all names of `all` share, and returns it,
 // such as "module._orig_mod.".

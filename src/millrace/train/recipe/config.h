@@ -46,8 +46,8 @@ struct DataConfig {
     using config::field;
     return std::tuple{
         field<&C::dir>("Folder of the input data (--data). Empty: the preset makes its own.").free_on_resume(),
-        field<&C::batch_size>("Number of samples of each data set in a batch, on each rank. auto = the largest with which whole "
-                              "steps fit here and an epoch has at least 16 batches.")
+        field<&C::batch_size>("Number of samples of each data set in a batch, on each rank. auto = the largest at which a step "
+                              "fits into memory and an epoch has at least 16 batches.")
             .min(1),
         field<&C::workers>("Reader threads; 0 = read in the calling thread.").min(0).max(256).free_on_resume(),
         field<&C::prefetch>("Number of batches that are kept ready ahead of the step; it may grow during the run.")
@@ -348,7 +348,7 @@ struct TargetsConfig {
     using config::field;
     return std::tuple{
         field<&C::train_it_per_s>("Fewest steps a second, between validations and snapshots; 0 = no target.").min(0).unit("1/s"),
-        field<&C::validation_it_per_s>("Fewest batches of a validation a second; 0 = no target.").min(0).unit("1/s"),
+        field<&C::validation_it_per_s>("Fewest validation batches a second; 0 = no target.").min(0).unit("1/s"),
         field<&C::samples_per_s>("Fewest training samples a second, of all ranks; 0 = no target.").min(0).unit("1/s"),
         field<&C::data_wait>("Largest share of the time in which steps wait for data; 1 = no target.").min(0).max(1),
         field<&C::gpu_busy>("Smallest share of the time in which the GPU computes; 0 = no target.").min(0).max(1)};

@@ -14,8 +14,9 @@
 namespace millrace {
 
 // Forwards every call to a recipe. An exception of the callback becomes
-//   RecipeError   for an exception of LibTorch, of the standard library or of the recipe's own, and InternalError; it has the
-//                 recipe's name, the callback, the objective, the batch and its fields, and the author's line if the build has it
+//   RecipeError   for InternalError and for an exception of LibTorch, of the standard library or of the recipe itself; the
+//                 RecipeError has the recipe's name, the callback, the objective, the batch and its fields, and the author's line
+//                 if known
 //   DataError     unchanged, with the batch added; a RowError also with the sample, as the source describes it
 //   itself        every other error of Millrace, errors of files, and out-of-memory, from which a run recovers
 // Return values of callbacks are checked, see callback_checks.h; model() must return the same module each time; loss and measure

@@ -9,7 +9,7 @@
 namespace millrace {
 namespace {
 
-constexpr std::string_view kAll = "all";  // the word for every row
+constexpr std::string_view kAll = "all";  // --off=all turns every row off
 
 constexpr SwitchRow::Occasion with(std::string_view key, std::string_view value) { return {.config = {{{key, value}}}}; }
 constexpr SwitchRow::Occasion named(std::string_view key = {}, std::string_view value = {}) {
@@ -58,7 +58,7 @@ constexpr std::array kRows = {
     SwitchRow{"fused_loss", "cross-entropy and its gradient in one pass", "ATen's log-softmax and loss", Equality::tolerance,
               1e-4, false, named()},
     SwitchRow{"bf16_weights",
-              "a weight's bf16 copy is made once a step, its gradient summed in fp32",
+              "a weight is copied to bf16 once a step, and its gradient is summed in fp32",
               "autocast's own casts",
               Equality::tolerance,
               0.05,
@@ -74,7 +74,7 @@ constexpr std::array kRows = {
     SwitchRow{"recompute", "blocks of a model keep no activations and run again in the backward pass (memory.recompute)",
               "all activations are kept", Equality::bits, 0.0, false, with("memory.recompute", "all")},
     SwitchRow{"offload", "large activations on a GPU wait for the backward pass in host memory (memory.offload)",
-              "they stay on the device", Equality::bits, 0.0, false, with("memory.offload", "1 MB")},
+              "all activations stay on the device", Equality::bits, 0.0, false, with("memory.offload", "1 MB")},
     SwitchRow{"memory_recovery",
               "a step that runs out of memory is tried again, first with recomputed activations, then in micro-batches",
               "the run ends", Equality::bits, 0.0, false},
@@ -145,12 +145,12 @@ constexpr std::array kRows = {
               Equality::tolerance, 1e-3, false, named()},
     SwitchRow{"fused_swiglu", "the gate of a feed-forward layer in one pass forward and one backward",
               "SiLU of one half, then its product with the other half", Equality::tolerance, 1e-3, false, named()},
-    SwitchRow{"fused_rotary", "queries and keys are rotated in place in the packed product", "rotated copies of both",
+    SwitchRow{"fused_rotary", "queries and keys are rotated in place in the packed product", "rotated copies of queries and keys",
               Equality::tolerance, 1e-3, false, named()},
     SwitchRow{"merged_lora", "adapters of one input as one narrow product, added into the frozen product's result",
               "two products, a scale and a sum for each projection", Equality::tolerance, 1e-3, false, named()},
     SwitchRow{"last_position", "a decoder's last block computes only the position at which the answer is read",
-              "all positions of all blocks", Equality::tolerance, 1e-3, false, named("recipe.lora_dropout", "0")},
+              "every block computes all positions", Equality::tolerance, 1e-3, false, named("recipe.lora_dropout", "0")},
     SwitchRow{"shared_features", "both orders of a pair share the tower's features of its images",
               "every row computes the features of its images again", Equality::tolerance, 1e-3, false, named()},
     SwitchRow{"feature_cache", "a frozen tower's features are kept over epochs, if they fit into memory",
@@ -159,14 +159,14 @@ constexpr std::array kRows = {
     SwitchRow{"loader_threads", "reader threads where reading is slow enough to need them",
               "samples are read in the loop's thread", Equality::bits, 0.0, false, with("data.workers", "2")},
     SwitchRow{"loader_adaptation", "more reader threads and batches ahead while the loop waits for data",
-              "as many as at the start", Equality::bits, 0.0, false},
+              "as many reader threads and batches as at the start", Equality::bits, 0.0, false},
     SwitchRow{"batch_ahead", "the next batch is copied to a GPU while a step runs, with one copy for all its fields",
               "the batch is copied when its step begins, and the step waits for the copy", Equality::bits, 0.0, false},
     SwitchRow{"step_graph", "on a GPU a step is recorded once and launched as a few graphs, where a trial finds that faster",
               "each operation of each step is launched from the host", Equality::bits, 0.0, false},
     SwitchRow{"look_ahead",
               "the system is told which parts of files will be read soon (posix_fadvise)",
-              "the system learns of these parts when they are read",
+              "the system learns which parts of files are needed when they are read",
               Equality::bits,
               0.0,
               false,

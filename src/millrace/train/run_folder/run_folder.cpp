@@ -213,7 +213,7 @@ RunFolder::RunFolder(Fs& fs, const RunDestination& place, std::string recipe, bo
 }
 
 RunFolder::~RunFolder() {
-  // Returns if the folder was moved, because another folder may have its path now.
+  // Does nothing if the folder was moved, because another folder may have its path now.
   if (lock_ == nullptr || !lock_->is_in(path_)) return;
   try {
     if (!staging_.empty()) fs_.remove_all(staging_);
@@ -390,7 +390,7 @@ void RunFolder::remove(const std::string& name) {
 
 void RunFolder::look_after() {
   if (!has_begun_ || (lock_ != nullptr && lock_->is_in(path_))) return;
-  // If the folder has neither lock nor run.json, the save that is under way has made it again. Any other folder is foreign.
+  // If the folder has neither lock nor run.json, it was made again by the save that is under way. Any other folder is foreign.
   if (is_there(path_ / run_files::kLock) || is_there(path_ / run_files::kRun)) {
     throw UsageError({"the run folder " + path_.string() + " was replaced by another one during the run",
                       "nothing more is written there",

@@ -1,5 +1,5 @@
-// The folder of a run while a process trains in it. Only this class decides which files there may be written, archived or
-// deleted.
+// The folder of a run while a process trains in it. Only this class decides which files in the folder may be written, archived
+// or deleted.
 //
 // Millrace changes only the files that run.json lists as its own. If a user's file has a name that the run needs, Millrace
 // refuses the folder before it writes anything.

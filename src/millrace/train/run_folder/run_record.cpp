@@ -114,7 +114,7 @@ std::string recipe_of_run(Fs& fs, const std::filesystem::path& run) {
   for (const char* file : {run_files::kRun, run_files::kSummary}) {
     try {
       if (std::string recipe = text_at(read_json(fs, run / file), {"recipe"}); !recipe.empty()) return recipe;
-    } catch (const FsError&) {  // continues, because the next file may have the name
+    } catch (const FsError&) {  // continues, because the next file may have the recipe's name
     }
   }
   return read_first_start(run).recipe;

@@ -20,10 +20,10 @@ struct SampleDataMaker {
 };
 
 // Makes `target`, which is missing or an empty folder. Processes that want the same folder take turns in the part folder
-// .NAME.millrace-part in the same place: a later process waits and reports that it waits. Files that a killed process left in
-// the part folder are removed, and nothing remains there after an error. Returns false if another process made `target`
-// meanwhile. Throws what make() throws, FsError, and DataError if the part folder's name is taken by something that is not
-// Millrace's or if `target` is a folder that can't be replaced.
+// .NAME.millrace-part next to it: a later process waits and reports that it waits. Files that a killed process left in the part
+// folder are removed, and nothing remains there after an error. Returns false if another process made `target` meanwhile. Throws
+// what make() throws, FsError, and DataError if the part folder's name is taken by something that is not Millrace's or if
+// `target` is a folder that can't be replaced.
 bool make_sample_data(Fs& fs, const std::filesystem::path& target, const SampleDataMaker& maker);
 
 }  // namespace millrace

@@ -34,9 +34,10 @@ void seed_draws(at::Device device, std::uint64_t seed, Draws by, const Batch& ba
 
 Choice dropout_choice(at::Device device) {
   const bool own = kernels::device_table(device.type()) != nullptr;
-  std::string reason = own ? "one kernel drops the same elements as the CPU"
-                           : "LibTorch's operations drop the same elements as the CPU: this build has no kernels for the device";
-  reason += kernels::counts_attention() ? "; so does attention, computed from all its scores"
+  std::string reason =
+      own ? "one kernel drops the same elements as the CPU"
+          : "LibTorch's operations, used because this build has no kernels for the device, drop the same elements as the CPU";
+  reason += kernels::counts_attention() ? "; attention, which is computed from all its scores, drops the same elements too"
                                         : "; LibTorch's fused attention draws other numbers, seeded by epoch and position";
   return {"device.dropout", own ? "kernel" : "operations", "auto", std::move(reason)};
 }

@@ -77,8 +77,8 @@ class ObjectiveStep {
   // step's only one over all ranks, and whether it is this rank's last one.
   Loss add(Loss loss, MicroPosition in_step);
   void sum_over(Agreement& agreement);            // adds up gradients and counts over all ranks; collective
-  void follow_root(Agreement& agreement);         // Replaces the number of steps in which this objective had no loss by rank 0's
-                                                  // number. Collective.
+  void follow_root(Agreement& agreement);         // Copies from rank 0 the number of steps in which this objective had no loss.
+                                                  // Collective.
   [[nodiscard]] bool takes_part() const;          // true if a micro-batch of this step had a loss
   [[nodiscard]] bool host_says_skip() const;      // reads the gradients, so it waits for the device
   void judge(std::optional<bool> bad_says_host);  // decides whether the step counts; nullopt: the device alone decides

@@ -140,7 +140,7 @@ void check_same_weights(Agreement& agreement, const torch::nn::Module& model, st
       {known ? "the weights of " + who + " are not those of the other ranks"
              : "the weights of " + who + " differ, and there is no majority to decide which weights are right",
        "after step " + std::to_string(step) + "; distributed.check_every",
-       "memory or a core of that machine may be faulty; resume the run from its last snapshot before this step"});
+       "the memory or a core of a machine may be faulty; resume the run from the last snapshot before this step"});
 }
 
 CoreShare core_share(Agreement& agreement, int cores) {

@@ -28,9 +28,9 @@ namespace {
 using telemetry::Phase;
 using telemetry::Span;
 
-constexpr std::int64_t kWarmUp = 4;     // a shape's steps before one is recorded; libraries make plans in the first step
-constexpr int kCompared = 2;            // this many replays are compared with launched steps; later only one in some epochs
-constexpr std::size_t kTimed = 3;       // steps of each kind that are timed
+constexpr std::int64_t kWarmUp = 4;  // launched steps of a shape before one is recorded; in the first, libraries make plans
+constexpr int kCompared = 2;       // number of replays compared with launched steps; later, one replay in some epochs is compared
+constexpr std::size_t kTimed = 3;  // timed steps of each kind: replayed ones, and ones launched piece by piece
 constexpr std::size_t kMostShapes = 3;  // most shapes that are recorded; steps of other shapes are launched piece by piece
 constexpr double kTolerance = 2e-3;  // allowed relative difference of losses and norms; half-precision kernels add in any order
 constexpr std::int64_t kWorthRecording = 20;  // if each epoch needs a new recording, an epoch must have at least this many steps
@@ -195,7 +195,7 @@ class StepGraph::Recorder final : public StepLaunches {
     if (part.work->draws() && !part.seed)
       throw RecipeError({"LibTorch's random numbers are drawn outside a forward pass", "memory.recompute, after_update",
                          "draw with layers of nn"});
-    MR_CHECK(micro_.inputs->write(micro_.input, step_), "a recorded batch has the rows with which it was recorded");
+    MR_CHECK(micro_.inputs->write(micro_.input, step_), "the batch has the same rows as when the recording began");
     if (part.seed) part.seed(micro_.input);
     const Span span(timeline_, phase);
     part.work->replay();
@@ -463,7 +463,7 @@ StepResult StepGraph::compared(Recorded& recorded, const Batch& batch) {
 }
 
 void StepGraph::update() {
-  if (now_ != nullptr && !records_ && index_ != now_->micros.size()) launch_the_rest();  // the recorded step was longer
+  if (now_ != nullptr && !records_ && index_ != now_->micros.size()) launch_the_rest();  // the recorded step is longer
   if (now_ == nullptr) {
     parts_.update(direct_);
   } else if (records_) {

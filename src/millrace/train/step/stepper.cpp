@@ -35,7 +35,7 @@ std::vector<at::Tensor> roots_of(const Loss& loss) {
 void refuse_absence(const Batch& batch) {
   throw RecipeError({"no objective has a loss in the first step: each loss function returned nullopt",
                      "Objective::loss, " + to_text(batch.origin()) + "\nfields: " + to_text(batch),
-                     "return a Loss from at least one"});
+                     "return a Loss from at least one loss function"});
 }
 
 Stepper::Stepper(Recipe& recipe, const Switches& switches, telemetry::Timeline& timeline, const Stepper::Options& options)

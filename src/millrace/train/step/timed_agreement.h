@@ -11,7 +11,8 @@
 namespace millrace {
 
 // Forwards each call to another agreement. The time of a call counts for the account `reduction`; in start-up, trials and
-// validations the time counts for the account of that phase. Made in the loop's thread. Both arguments must outlive this object.
+// validations the time counts for the account of that phase. Made in the loop's thread. Both arguments of the constructor must
+// outlive this object.
 class TimedAgreement final : public Agreement {
  public:
   TimedAgreement(Agreement& inner, telemetry::Timeline& timeline) : inner_(inner), timeline_(timeline) {}

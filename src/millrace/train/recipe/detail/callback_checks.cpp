@@ -102,7 +102,7 @@ void check_prepared(const Batch& batch) {
       if (!tensor.defined()) refuse(who + " has no tensor", "leave the field out, or give it a tensor");
       if (tensor.dim() > 0 && tensor.size(0) >= group.rows()) continue;  // a sample may become several rows
       refuse(who + " has the shape " + shape_text(tensor) + ", but the batch has " + std::to_string(group.rows()) + " rows",
-             "give at least a row for each sample, in the first dimension; to leave samples out, select the others in data()");
+             "give at least a row for each sample, in the first dimension; to leave samples out, do so in data()");
     }
   }
 }

@@ -10,9 +10,9 @@
 
 namespace millrace {
 
-// For --fresh: moves the files of `record` and the snapshots to a new folder, which record.old_run names. Branches and files
-// that are not Millrace's stay. If the process is killed during the move, record.replacement says whether restore_old_run() or
-// drop_old_run() must follow. Files that the user puts into the new folder later stay there. Throws FsError.
+// For --fresh: moves the files of `record` and the snapshots to a new folder, which record.old_run names. Branches stay, and so
+// do files that are not Millrace's. If the process is killed during the move, record.replacement says whether restore_old_run()
+// or drop_old_run() must follow. Files that the user puts into the new folder later stay there. Throws FsError.
 void archive_old_run(Fs& fs, const std::filesystem::path& run, RunRecord& record);
 // restore_old_run() moves the old run back and removes the files of the new run; drop_old_run() removes the old run's files.
 void restore_old_run(Fs& fs, const std::filesystem::path& run, RunRecord& record);

@@ -35,7 +35,8 @@ class ModelBlocks {
   // Called after the first pass of a step. Throws ConfigError if recompute() names something that is not a block.
   void end_pass();
 
-  // For passes that leave no trace. `watcher` sees the blocks of these passes; null = nothing watches.
+  // begin_trial() and end_trial() enclose passes that leave no trace. `watcher` sees the blocks of these passes; null = nothing
+  // watches.
   void begin_trial() noexcept { trying_ = true; }
   void watch(memory::Watcher* watcher) noexcept { watcher_ = watcher; }
   void end_trial() noexcept;

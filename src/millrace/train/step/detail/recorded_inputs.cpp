@@ -108,8 +108,8 @@ std::size_t RecordedInputs::take(std::size_t bytes) {
   return place;
 }
 
-// True if every order of rows that was the same as the order of `entry` in the recorded batch is also the same as that order in
-// this batch. Otherwise it is unknown in which of these orders the site draws.
+// True if all orders of rows that equalled the order of `entry` in the recorded batch equal each other in this batch too.
+// Otherwise it is unknown in which of these orders the site draws.
 bool RecordedInputs::are_alike(const Entry& entry, const std::vector<Rows>& rows) const {
   for (std::size_t i = 0; i < rows.size(); ++i)
     if (recorded_[i] == recorded_[entry.rows] && !(rows[i] == rows[entry.rows])) return false;

@@ -16,7 +16,7 @@ class SkipCount {
  public:
   explicit SkipCount(at::Device device);
 
-  // Starts the rule of this number format from the beginning; nullopt: no rule applies.
+  // Starts afresh with the overflow rule of this number format (precision/overflow_rule.h); nullopt: no rule applies.
   void use_rule_of(std::optional<at::ScalarType> format);
   // Call after a step. `bad`: f32 scalar, 1 = the step was not finite; `smallest_scale`: the smallest loss scale, undefined if
   // there are no scales.

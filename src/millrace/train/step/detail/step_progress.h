@@ -1,4 +1,4 @@
-// The sums and gradients so far of a step, from the micro-batches that have run. Only step_graph.cpp includes this file.
+// The sums and gradients of a step so far, from the micro-batches that have run. Only step_graph.cpp includes this file.
 #pragma once
 
 #include <ATen/core/Tensor.h>
