@@ -101,8 +101,8 @@ at::Tensor dropped(const at::Tensor& x, const at::Tensor& out, const Dropout& si
   return to;
 }
 
-// Number of rows to which dropout and a product are applied at a time. So few rows stay in the cache, and memory never holds a
-// dropped copy of all rows.
+// Number of rows to which dropout and a product are applied at a time. They stay in the cache, and memory never holds a dropped
+// copy of all rows.
 constexpr std::int64_t kRows = 256;
 
 // dx += dropout(dnarrow A).
@@ -192,8 +192,8 @@ struct LoraFunction : torch::autograd::Function<LoraFunction> {
         return one.*place >= 0 && context->needs_input_grad(static_cast<std::size_t>(one.*place) + 1);
       });
     };
-    // The gradients of adapters, weights and biases come first, because they need temporary memory, and the gradient of x is not
-    // allocated yet.
+    // The gradients of adapters, weights and biases come first, while the gradient of x is not allocated yet, because they need
+    // temporary memory.
     at::Tensor dnarrow;
     if (layout.rank > 0 && (wants_x || wants(&ProjectionInputs::a))) dnarrow = at::mm(dy, b);
     if (wants(&ProjectionInputs::a)) {

@@ -138,7 +138,7 @@ void Board::load_state(const SavedJson& state) {
 
 void Board::sum_over(Agreement& agreement) {
   if (agreement.alone()) return;
-  Json mine = state();  // state() holds no directions: a resumed run states them again when it measures
+  Json mine = state();  // state() holds no directions, because a resumed run sets them again when it measures
   for (const auto& [pattern, best_is] : best_is_) mine["best_is"][pattern] = static_cast<int>(best_is);
   const std::vector<Json> all = agreement.gather(mine);
   reset();

@@ -14,10 +14,10 @@ namespace millrace::optim {
 // With schedule_by = epoch every "step" below means an epoch: the caller passes epochs, and all steps of an epoch have the same
 // rate.
 
-// The settings of one run. warmup_frac becomes warmup_steps if the schedule has an end and warmup_steps are not given.
-// learning_rate is scaled to `global_batch` by the rule lr_scaling (linear: Goyal et al. 2017, arXiv:1706.02677; sqrt: keeps the
-// noise of Adam's steps). A total_steps or global_batch of 0 is not known and changes nothing. Throws ConfigError if lr_scaling
-// has no reference batch.
+// The settings of one run. warmup_frac becomes warmup_steps if the schedule has an end and warmup_steps is 0. learning_rate is
+// scaled to `global_batch` by the rule lr_scaling (linear: Goyal et al. 2017, arXiv:1706.02677; sqrt: keeps the noise of Adam's
+// steps). A total_steps or global_batch of 0 means that the number is not known; it then changes nothing. Throws ConfigError if
+// lr_scaling is set but lr_scaling_batch is not.
 [[nodiscard]] OptimConfig settled(OptimConfig config, std::int64_t total_steps, std::int64_t global_batch);
 
 // Throws ConfigError if the schedule needs a number that is missing: total_steps (linear, cosine, warmup_cosine, cosine_floor,
