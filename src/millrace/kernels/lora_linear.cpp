@@ -287,7 +287,7 @@ at::Tensor lora_linear(const at::Tensor& x, const std::vector<LoraWeights>& proj
     MR_CHECK(
         one.weight.dim() == 2 && one.weight.size(1) == x.size(-1) && one.a.defined() == one.b.defined() &&
             one.bias.defined() == projections.front().bias.defined(),
-        "lora_linear takes weights (out, in) of x's width, adapters of two parts, and a bias for every weight or for no weight");
+        "lora_linear takes weights (out, in) as wide as x, adapters with both A and B, and a bias for every weight or for none");
     const std::int64_t rank = one.a.defined() ? one.a.size(0) : 0;
     MR_CHECK(rank == 0 || (one.a.scalar_type() == at::kFloat && one.b.scalar_type() == at::kFloat &&
                            one.a.size(1) == x.size(-1) && one.b.size(0) == one.weight.size(0) && one.b.size(1) == rank),

@@ -66,7 +66,7 @@ void Board::add_saved_classification(const SavedJson& saved) {
   for (const SavedJson& name : saved["classes"].list()) how.classes.push_back(name.text());
   const auto classes = static_cast<std::int64_t>(how.classes.size());
   if (classes < 1 || classes > detail::kMostClasses) saved["classes"].refuse("a list of 1 to 4096 names");
-  if (saved["name"].text() != how.prefix() + "confusion") saved["name"].refuse("the table of its prefix");
+  if (saved["name"].text() != how.prefix() + "confusion") saved["name"].refuse("its prefix followed by \"confusion\"");
   for (const Entry& known : entries_) {
     const bool same = known.how.classes == how.classes && known.how.top_k == how.top_k;
     if (known.name == how.prefix() + "confusion" && !same)
