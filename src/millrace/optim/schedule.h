@@ -25,7 +25,8 @@ namespace millrace::optim {
 void check_schedule(const OptimConfig& config, std::int64_t total_steps);
 
 // Learning rate of step `step` (0-based) of `total_steps`; throws as check_schedule(). The first W = warmup_steps steps rise
-// linearly, base * (step + 1) / W. After them, with s = step - W and t = s / (total_steps - W), at most 1:
+// linearly: base * (step + 1) / W, or from base * warmup_start if that is not 0. After them, with s = step - W and t = s /
+// (total_steps - W), at most 1:
 //   constant, plateau       base (the caller multiplies by Plateau::factor)
 //   linear                  base + (min - base) * t
 //   cosine, warmup_cosine   min + (base - min) * (1 + cos(pi * t)) / 2
