@@ -101,8 +101,8 @@ at::Tensor dropped(const at::Tensor& x, const at::Tensor& out, const Dropout& si
   return to;
 }
 
-// Number of rows to which dropout and a product are applied at a time. They stay in the cache, and memory never holds a dropped
-// copy of all rows.
+// Number of rows to which dropout and a product are applied at a time. These rows stay in the cache, and no dropped copy of all
+// rows is ever in memory.
 constexpr std::int64_t kRows = 256;
 
 // dx += dropout(dnarrow A).
