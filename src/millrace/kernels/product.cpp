@@ -20,8 +20,8 @@ const std::uint32_t* words_in(const at::Tensor& fp32) {
   return reinterpret_cast<const std::uint32_t*>(fp32.const_data_ptr<float>());
 }
 
-// Bytes of the second operand that are packed at a time. This part stays in the cache, and a large operand is never copied in
-// full.
+// Bytes of the second operand that are packed at a time, if it is packed in parts. A part stays in the cache, and no full copy of
+// a large operand is in memory.
 constexpr std::int64_t kPackedBytes = std::int64_t{512} << 10U;
 // The first operand is read again for each packed part of the second operand. If the first operand has more bytes than this, it
 // does not stay in the core's caches, so the second operand is packed as a whole.
