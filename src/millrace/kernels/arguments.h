@@ -55,8 +55,8 @@ inline at::Tensor for_kernel(const at::Tensor& x) {
   return fits ? packed : packed.clone();
 }
 
-// Returns how many rows of x (rows, columns) fit into `bytes` bytes: a multiple of 64, and at least 64. So each part of the rows
-// begins with a whole group of a dropout (detail/dropout_map.h).
+// Returns how many rows of x (rows, columns) fit into `bytes` bytes: a multiple of 64, and at least 64. So if `columns` is even,
+// each part of the rows begins at the first element of one of dropout's groups (detail/dropout_map.h).
 inline std::int64_t rows_within(std::int64_t bytes, const at::Tensor& x) {
   constexpr std::int64_t kStep = 64;
   const std::int64_t row_bytes = x.size(1) * x.element_size();

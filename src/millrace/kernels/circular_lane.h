@@ -7,13 +7,14 @@
 
 namespace millrace::kernels::detail {
 
-// A volume as planes of pixels. A contiguous tensor has N * C planes, whose pixels are single elements. A channels-last tensor
-// has N planes, whose pixels hold all channels. In the plain volume a pixel is `pixel` consecutive elements, and pixels follow
-// each other. In the padded volume, which has one more pixel on each side, pixels are `step` elements apart.
+// A tensor as planes of pixels, where a plane is a whole volume (depth, height, width). A contiguous tensor has N * C planes,
+// whose pixels are single elements. A channels-last tensor has N planes, whose pixels hold all channels. In the plain tensor a
+// pixel is `pixel` consecutive elements, and pixels follow each other. In the padded tensor, whose planes have one more pixel on
+// each side, pixels are `step` elements apart.
 struct PaddedVolume {
   std::int64_t samples, planes, depth, height, width, pixel, step;
-  std::int64_t padded_first, padded_stride;  // in the padded volume: index of the first sample's first plane; distance from one
-                                             // sample to the next
+  std::int64_t padded_first, padded_stride;  // elements of the padded tensor before the first sample's first plane; elements
+                                             // from one sample to the next
   [[nodiscard]] C10_HOST_DEVICE std::int64_t row() const { return width * pixel; }
   [[nodiscard]] C10_HOST_DEVICE std::int64_t padded_row() const { return (width + 2) * step; }
   [[nodiscard]] C10_HOST_DEVICE std::int64_t padded_plane() const { return (depth + 2) * (height + 2) * padded_row(); }
@@ -23,9 +24,9 @@ struct PaddedVolume {
   return i < 0 ? i + size : i >= size ? i - size : i;
 }
 
-// Position i along an axis of length `size` appears times_shown() times in the padded volume: once as itself, and once more
-// beyond each end of the axis at which it lies (both ends if size is 1). shown_at() returns the padded position of appearance
-// `number`.
+// Position i along an axis of length `size` appears times_shown() times in the padded volume: once as itself, and, for each end
+// of the axis at which it lies, once more beyond the opposite end (if size is 1, it lies at both ends). shown_at() returns the
+// padded position of appearance `number`.
 [[nodiscard]] C10_HOST_DEVICE inline int times_shown(std::int64_t i, std::int64_t size) {
   return 1 + (i == 0 ? 1 : 0) + (i == size - 1 ? 1 : 0);
 }

@@ -59,7 +59,7 @@ at::Tensor composed_mask(at::IntArrayRef sizes, const Dropout& site, c10::Device
     counters.push_back(at::arange(first, first + detail::lanes_of(stretch.first, stretch.count), integers));
   }
   const std::array<at::Tensor, 4> words = philox(at::cat(counters), site.key);
-  // The elements of the tensor are in the order (groups, words, blocks, halves).
+  // A site's elements are in the order (groups, words, blocks, halves).
   std::vector<at::Tensor> of_words;
   for (const at::Tensor& word : words) {
     const at::Tensor blocks = word.view({-1, detail::kLanesOfGroup});

@@ -20,8 +20,8 @@ namespace millrace::kernels {
 namespace {
 
 constexpr auto kLast = at::MemoryFormat::ChannelsLast3d;
-constexpr std::int64_t kBand = 8;  // most rows of a band; 8 rows need copies of 10 rows of each plane, 1.25 for each row of the
-                                   // result
+constexpr std::int64_t kBand = 8;  // most rows of a band; a band of 8 rows copies 10 rows of each plane of x, 1.25 for each row
+                                   // of the result
 constexpr std::int64_t kCopiedWords =
     // The most numbers that a band copies. A band of a very wide volume has fewer rows, so that the band stays in the level 2
     // cache.

@@ -96,7 +96,7 @@ class Sum {
   Sizes stride_, padding_, dilation_, output_padding_;
   std::array<std::int64_t, 1> outputs_;
   at::Tensor plane_;          // stands for a plane of the kernel; only its sizes are used
-  at::Tensor weight_, bias_;  // (kD, O, C, kH, kW)
+  at::Tensor weight_, bias_;  // weight_ is (kD, O, C, kH, kW), bias_ is (O)
 };
 
 // The plane of the kernel that meets each plane of the gradient exactly once; -1 if no plane does.
@@ -120,15 +120,15 @@ ConvolutionWeights weights_by_planes(const at::Tensor& x, const at::Tensor& grad
   if (!wants_weight) return sums;
   Sum sum(weight, how, gradient.size(1));
   if (!is_empty) {
-    // Each call gets one sample, because without AVX-512 oneDNN has no bf16 convolution. LibTorch then uses its own loop, which
-    // unrolls all samples of a call and rounds the sum after each sample.
+    // Without AVX-512 each call gets one sample, because oneDNN then has no bf16 convolution. LibTorch's own loop, which is used
+    // instead, unrolls all samples of a call and rounds the sum after each sample.
     const bool one_by_one = instructions() < InstructionSet::avx512;
     const std::int64_t samples = x.size(0);
     // Counts 2 bytes per element for fp32 too, so that an fp32 step makes the same library calls as a bf16 step (CutAsInBf16).
     const std::int64_t bytes = (x.numel() + gradient.numel()) / samples * kBytesOfBf16;
     const std::int64_t fit = one_by_one ? 1 : kTogetherBytes / std::max<std::int64_t>(1, bytes);
     const std::int64_t together = std::clamp<std::int64_t>(fit, 1, samples);
-    // At most this many planes meet, so that one call gets all of them.
+    // If not one by one, no more planes than this meet, so that one call gets all of them.
     const std::int64_t at_a_time = one_by_one ? 1 : x.size(kDepth) + gradient.size(kDepth);
     for (std::int64_t i = 0; i < samples; i += together) {
       const std::int64_t count = std::min(together, samples - i);

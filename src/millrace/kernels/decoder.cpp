@@ -41,7 +41,8 @@ struct RmsRowsFunction : torch::autograd::Function<RmsRowsFunction> {
     const at::Tensor added = branch ? branch->contiguous() : at::Tensor();
     const at::Tensor scale = weight.contiguous();
     const std::int64_t width = input.size(-1), rows = input.numel() / width;
-    // The branch is not read again, so the sum overwrites it if the types agree.
+    // The sum overwrites the branch, which is not read again, unless the branch is a leaf, has another type, or is a result that
+    // an earlier RMS norm may have saved.
     const bool overwrites =
         branch && !branch->is_leaf() && added.scalar_type() == input.scalar_type() && !is_kept_result(*branch);
     if (overwrites && added.is_same(*branch)) changes_in_place(added);

@@ -12,8 +12,8 @@ namespace millrace::kernels {
 // in), biases: (out_i). Each layer needs has_device_linear().
 [[nodiscard]] at::Tensor device_linear_packed(const at::Tensor& x, at::TensorList weights, at::TensorList biases);
 
-// x W^T + b by LibTorch's products in x's type; weight (out, in) and bias (out) may be fp32. A kernel of Millrace sums the bias's
-// gradient in fp32 and reads the gradient at the memory's speed. Differentiable once.
+// x W^T + b by LibTorch's products in x's type; weight (out, in) and bias (out) may be fp32. A kernel of Millrace sums the
+// bias's gradient in fp32; its speed is limited only by memory bandwidth. Differentiable once.
 [[nodiscard]] at::Tensor device_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
 
 }  // namespace millrace::kernels

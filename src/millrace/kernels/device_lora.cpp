@@ -164,7 +164,8 @@ bool has_device_lora(const at::Tensor& x, const std::vector<LoraWeights>& projec
 
 at::Tensor device_lora_linear(const at::Tensor& x, const std::vector<LoraWeights>& projections, double scale,
                               const Dropout& site) {
-  MR_CHECK(has_device_lora(x, projections), "device_lora_linear takes rows on a device, and frozen projections of their width");
+  MR_CHECK(has_device_lora(x, projections),
+           "device_lora_linear takes rows on a device, and frozen projections as wide as the rows");
   const OperationSpan span("millrace::lora_linear", x, projections.front().weight);
   std::vector<at::Tensor> weights, biases, adapters;
   FrozenPart frozen{.scale = scale, .site = site};

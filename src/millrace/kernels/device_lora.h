@@ -9,7 +9,7 @@
 
 namespace millrace::kernels {
 
-// True if device_lora_linear() supports x and these projections: no gradient is required of weights and biases.
+// True if device_lora_linear() supports x and these projections, whose weights and biases must not require a gradient.
 [[nodiscard]] bool has_device_lora(const at::Tensor& x, const std::vector<LoraWeights>& projections);
 
 // lora_linear() by LibTorch's products in x's type. Weights of x's type that are adjacent in memory are used in place; other

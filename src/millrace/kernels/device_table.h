@@ -28,9 +28,10 @@ struct CircularPad {
 
 enum class Pointwise : std::uint8_t { smooth_leaky, quick_gelu };
 
-// Only plain structs cross to the plugin. Launches go to the current stream of device `index`. Tensors are contiguous and have
-// one of the types of detail::Type. `recorded` points to the site's key and first number in the device's memory; the kernel of a
-// recorded step reads both when it runs. If `recorded` is null, the kernel uses the values of `keep`.
+// The plugin gets only plain structs. Launches go to the current stream of device `index`. Tensors are contiguous and have one
+// of the types of detail::Type. `recorded` points, in the device's memory, to the site's key and to the number of the tensor's
+// first element; the kernel of a recorded step reads both when it runs. If `recorded` is null, the kernel uses the values of
+// `keep`.
 struct DeviceTable {
   using Site = const detail::RecordedSite*;
   // Handles a whole tensor, or one run of a tensor (detail/dropout_layout.h).
@@ -71,7 +72,8 @@ struct DeviceTable {
 
 // The table of this kind of device; null if it has no table.
 [[nodiscard]] const DeviceTable* device_table(c10::DeviceType type) noexcept;
-// Sets the table of the only kind of device besides the CPU that a process uses; null removes it. The table must outlive its use.
+// Sets the table of `type`, which must be the only kind of device that the process uses besides the CPU; null removes the table.
+// The table must outlive its use.
 void set_device_table(c10::DeviceType type, const DeviceTable* table) noexcept;
 
 }  // namespace millrace::kernels

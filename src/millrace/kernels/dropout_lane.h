@@ -63,7 +63,7 @@ struct DropoutOf {
     return static_cast<Out>(residual == nullptr ? kept : static_cast<float>(added) + kept);
   }
 
-  // Handles elements i and i + 1 of the tensor if they are in [0, count); `word` has the bits of both.
+  // Handles elements i and i + 1 of the tensor if they are in [0, count); `word` has the random bits of both elements.
   C10_HOST_DEVICE void pair(std::int64_t i, std::int64_t count, std::uint32_t word) const {
     const bool first = (word & 0xFFFFU) >= keep.threshold, second = (word >> 16U) >= keep.threshold;
     if (i >= 0 && i + 1 < count && holds_pairs(x + i) && holds_pairs(out + i) &&

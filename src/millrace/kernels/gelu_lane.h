@@ -62,7 +62,7 @@ struct GeluOf {
     return static_cast<X>(keep.scale * (gradient == nullptr ? gelu_of(at) : static_cast<float>(upstream) * gelu_slope(at)));
   }
 
-  // Handles elements i and i + 1 of the tensor if they are in [0, count); `word` has the bits of both.
+  // Handles elements i and i + 1 of the tensor if they are in [0, count); `word` has the random bits of both elements.
   C10_HOST_DEVICE void pair(std::int64_t i, std::int64_t count, std::uint32_t word) const {
     const bool first = (word & 0xFFFFU) >= keep.threshold, second = (word >> 16U) >= keep.threshold;
     if (i >= 0 && i + 1 < count && holds_pairs(x + i) && holds_pairs(out + i) &&

@@ -18,9 +18,9 @@
 namespace millrace::kernels {
 
 // Defines which elements dropout keeps at a site (one call of a layer that draws random numbers, core/random.h). Element i
-// (row-major index, counted from `first`) is kept if the i-th 16-bit word of the Philox stream is >= round(p * 65536). Block b
-// of the stream is philox4x32({b, b >> 32, 0, 0}, key). detail/dropout_map.h specifies the order of the 8 words of 16
-// consecutive blocks within 128 elements. Kept elements are scaled by 1 / (1 - p).
+// (row-major index, counted from `first`) is kept if its 16 bits of the Philox stream are >= round(p * 65536). Block b of the
+// stream is philox4x32({b, b >> 32, 0, 0}, key). 16 consecutive blocks hold the bits of 128 elements, in the order that
+// detail/dropout_map.h specifies. Kept elements are scaled by 1 / (1 - p).
 struct Dropout {
   double p = 0.0;         // 0 = off (no numbers drawn)
   std::uint64_t key = 0;  // the site's key; see core/random.h
@@ -30,8 +30,8 @@ struct Dropout {
   // The elements' numbers in the stream, as runs; empty if all numbers are consecutive. Runs are for a tensor that holds some
   // rows of a larger tensor, in any order. A run covers whole rows (of an attention's weights: whole heads).
   std::vector<IndexRun> runs = {};
-  // In a step that a device records: the address on the device of a detail::RecordedSite for each run. When kernels run, they
-  // read key and first number from it. Null in other steps.
+  // In a step that a device records: the address on the device of a detail::RecordedSite for each run. Kernels read the key and
+  // the number of the run's first element from there when they run. Null in other steps.
   const void* on_device = nullptr;
 };
 
@@ -75,7 +75,7 @@ at::Tensor gelu_dropout(const at::Tensor& x, const Dropout& dropout);
 std::pair<at::Tensor, at::Tensor> cross_entropy_sum(const at::Tensor& logits, const at::Tensor& target,
                                                     std::int64_t ignore_index = -100);
 
-// x W^T + b for x in bf16 or fp32 and fp32 weights. If x is bf16, the weight is copied to bf16 once per step, when the tensor's
+// x W^T + b for x in bf16 or fp32 and fp32 weights. If x is bf16, the weight is copied to bf16 once per step, when the weight's
 // version counter has changed. The weight's gradient is summed in fp32. x (..., in), weight (out, in), bias (out) or undefined.
 // Each of the three products (forward, gradient of x, gradient of the weight) uses the implementation that operation_trial.h
 // selects. In fp32, if LibTorch computes all three products, this is at::linear.
@@ -84,8 +84,8 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
 // in); biases: (out_i) for each weight, or an empty list.
 at::Tensor linear_packed(const at::Tensor& x, at::TensorList weights, at::TensorList biases);
 // Call this after a step of ATen's fused optimisers, which write parameters without raising their version counters. linear()
-// copies the weights again after each backward pass. But if a forward pass ran between the backward pass and the step, linear()
-// would continue with the copies from before the step without this call.
+// copies the weights again after each backward pass. But if a forward pass runs between the backward pass and the step, it makes
+// these copies before the step. Without this call, linear() would go on using them.
 void weights_changed(at::TensorList weights);
 // Number of bf16 copies of weights held now. The copy of a freed weight is freed at the latest when the next copy is made.
 [[nodiscard]] std::size_t weight_copies();

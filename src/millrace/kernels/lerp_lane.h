@@ -24,7 +24,7 @@ struct Lerp {
 };
 
 // A launch has up to kLerpBlocks blocks along its first dimension, and one pair of tensors for each index of its second
-// dimension. If the tensors are larger, each thread loops over several elements.
+// dimension. If a tensor has more elements than these blocks have threads, each thread loops over several elements.
 inline constexpr std::int64_t kLerpThreads = 256, kLerpBlocks = 512;
 
 // The formula of at::lerp, which is exact at weight 0 and at weight 1.

@@ -84,7 +84,7 @@ bool fits(const at::Tensor& x, at::TensorList weights, at::TensorList biases) {
   const auto is_fp32 = [](const at::Tensor& w) { return has_kernel(w) && w.scalar_type() == at::kFloat; };
   const auto has_width = [&](const at::Tensor& w) {
     return w.dim() == 2 && w.size(1) == x.size(-1);
-  };  // a weight of another width goes to ATen, which reports the error
+  };  // a weight whose width does not fit goes to ATen, which reports the error
   const auto is_leaf = [](const at::Tensor& w) { return w.is_leaf(); };
   if (!has_kernel(x) || x.numel() == 0 || x.dim() == 0 || !std::ranges::all_of(weights, is_fp32) ||
       !std::ranges::all_of(weights, has_width) || !std::ranges::all_of(biases, is_fp32)) {

@@ -101,8 +101,8 @@ at::Tensor dropped(const at::Tensor& x, const at::Tensor& out, const Dropout& si
   return to;
 }
 
-// Number of rows to which dropout and a product are applied at a time. So few rows stay in the cache, and memory never holds a
-// dropped copy of all rows.
+// Number of rows to which dropout and a product are applied at a time. These rows stay in the cache, and no dropped copy of all
+// rows is ever in memory.
 constexpr std::int64_t kRows = 256;
 
 // dx += dropout(dnarrow A).
@@ -192,8 +192,8 @@ struct LoraFunction : torch::autograd::Function<LoraFunction> {
         return one.*place >= 0 && context->needs_input_grad(static_cast<std::size_t>(one.*place) + 1);
       });
     };
-    // The gradients of adapters, weights and biases come first, because they need temporary memory, and the gradient of x is not
-    // allocated yet.
+    // The gradients of adapters, weights and biases come first, while the gradient of x is not allocated yet, because they need
+    // temporary memory.
     at::Tensor dnarrow;
     if (layout.rank > 0 && (wants_x || wants(&ProjectionInputs::a))) dnarrow = at::mm(dy, b);
     if (wants(&ProjectionInputs::a)) {
@@ -287,7 +287,7 @@ at::Tensor lora_linear(const at::Tensor& x, const std::vector<LoraWeights>& proj
     MR_CHECK(
         one.weight.dim() == 2 && one.weight.size(1) == x.size(-1) && one.a.defined() == one.b.defined() &&
             one.bias.defined() == projections.front().bias.defined(),
-        "lora_linear takes weights (out, in) of x's width, adapters of two parts, and a bias for every weight or for no weight");
+        "lora_linear takes weights (out, in) as wide as x, adapters with both A and B, and a bias for every weight or for none");
     const std::int64_t rank = one.a.defined() ? one.a.size(0) : 0;
     MR_CHECK(rank == 0 || (one.a.scalar_type() == at::kFloat && one.b.scalar_type() == at::kFloat &&
                            one.a.size(1) == x.size(-1) && one.b.size(0) == one.weight.size(0) && one.b.size(1) == rank),

@@ -66,7 +66,7 @@ C10_HOST_DEVICE inline void put_pair(T* row, std::int64_t column, float first, f
   *reinterpret_cast<PairOf<T>*>(row + column) = {static_cast<T>(first), static_cast<T>(second)};
 }
 
-// Loads residual + dropout(branch) and, if there is a branch, writes this sum. All pointers are those of the row.
+// Loads residual + dropout(branch) and, if there is a branch, writes this sum. All pointers point to the row's first element.
 template <class R, class Y, int kGroups>
 C10_HOST_DEVICE inline void load_sum(NormRow<kGroups>& row, const R* residual, const Y* branch, R* sum, const Keep& keep) {
   MILLRACE_UNROLLED

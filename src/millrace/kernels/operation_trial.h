@@ -56,8 +56,8 @@ struct CallTime {
 using KnownTimes = std::map<std::string, CallTime>;
 
 // While this object exists, the calls of all operations in the thread that made the object are counted. The first call of each
-// shape is timed with both implementations, unless `known` has its times. Calls in other threads are not counted, nor those of
-// the backward pass on a GPU. Only one object may exist at a time.
+// shape is timed with both implementations, unless `known` has its times. Calls in other threads are not counted; on a GPU this
+// includes the calls of the backward pass. Only one object may exist at a time.
 class OperationTrial {
  public:
   // A trial's result for one operation: milliseconds of all its calls in a step, with each implementation.

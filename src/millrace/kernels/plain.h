@@ -1,5 +1,5 @@
-// Computes the kernels' results by ATen's operations, for tensors that the kernels do not support (fp64, CUDA, ...) and for the
-// plain path of the switches.
+// Computes the kernels' results by ATen's operations, for tensors that the kernels do not support (fp64, CUDA, ...) and for
+// operations whose switch is off.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -20,15 +20,15 @@ const std::uint32_t* words_in(const at::Tensor& fp32) {
   return reinterpret_cast<const std::uint32_t*>(fp32.const_data_ptr<float>());
 }
 
-// Bytes of the second operand that are packed at a time. So few bytes stay in the cache, and a large operand has no full copy in
-// memory.
+// Bytes of the second operand that are packed at a time, if it is packed in parts. A part stays in the cache, and no full copy of
+// a large operand is in memory.
 constexpr std::int64_t kPackedBytes = std::int64_t{512} << 10U;
 // The first operand is read again for each packed part of the second operand. If the first operand has more bytes than this, it
 // does not stay in the core's caches, so the second operand is packed as a whole.
 constexpr std::int64_t kReadAgainBytes = std::int64_t{1200} << 10U;
 
-// Returns the number of panels that are packed at a time. With few rows, threads share the panels only, so each thread needs a
-// panel.
+// Returns the number of panels to pack at a time: all of them if the first operand exceeds kReadAgainBytes. Otherwise there must
+// be enough panels to give each thread one of the panels times row_groups items of work.
 std::int64_t panels_at_a_time(const detail::Product& args) {
   const std::int64_t row_bytes = args.words * static_cast<std::int64_t>(sizeof(std::uint32_t)),
                      panel_bytes = kPanelColumns * row_bytes;
@@ -37,8 +37,8 @@ std::int64_t panels_at_a_time(const detail::Product& args) {
   return std::max(shares, kPackedBytes / std::max<std::int64_t>(1, panel_bytes));
 }
 
-// Multiplies args.a by `matrix`, which is packed by `layout`. If `whole` is true, the matrix is packed at once, because
-// otherwise a word-major args.a would be packed again for each part of the matrix.
+// Multiplies args.a by `matrix`, which is packed by `layout`. If `whole` is true, the matrix is packed as a whole, because a
+// word-major args.a would otherwise be packed again for each part of the matrix.
 at::Tensor multiply(detail::Product args, const at::Tensor& matrix, detail::Pack::Layout layout, bool whole) {
   const std::int64_t panels = (args.columns + kPanelColumns - 1) / kPanelColumns;
   args.row_groups = std::max<std::int64_t>(1, args.rows / kGroupRows);

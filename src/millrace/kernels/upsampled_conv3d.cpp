@@ -69,8 +69,7 @@ struct UpsampledConv3dFunction : torch::autograd::Function<UpsampledConv3dFuncti
     return at::conv_transpose3d(input, folded(weight, input), bias.to(x.scalar_type()), kStride, kPadding).contiguous(layout);
   }
 
-  // Computes the gradients by the convolution that the transposed convolution reverses. That convolution takes `gradient` and
-  // gives a tensor of x's shape.
+  // Computes the gradients by the ordinary convolution with the same taps, which maps `gradient` to a tensor of x's shape.
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     only_first_derivative("an upsampled convolution");
     const variable_list saved = context->get_saved_variables();

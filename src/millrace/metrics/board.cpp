@@ -34,7 +34,8 @@ void accumulate(at::Tensor& total, const at::Tensor& value) {
   total.add_(scalar.to(total.options(), /*non_blocking=*/true));
 }
 
-// Converts to double, so that squares of small deviations from a large mean keep their digits.
+// Converts to the device's widest float type, double if it has it, so that squares of small deviations from a large mean keep
+// their digits.
 at::Tensor wide(const at::Tensor& values) { return values.detach().to(zero_on(values.device()).scalar_type()); }
 
 at::Tensor count_of(const at::Tensor& values) {

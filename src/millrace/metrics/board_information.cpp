@@ -21,7 +21,7 @@ constexpr std::int64_t kSums = 4;
 // Version 1 also counted units without an event, each with up to 1 / ln 2, and units without a bin, each as 0.
 constexpr int kVersion = detail::kMendedVersion;
 
-// A unit with NaN counts, so that NaN shows in the mean over the units.
+// True if a unit enters the mean over the units. A unit whose sums are NaN does, so that the mean becomes NaN.
 bool counts(double bins, double events) { return bins != 0 && events != 0; }
 
 }  // namespace

@@ -66,7 +66,7 @@ void Board::add_saved_classification(const SavedJson& saved) {
   for (const SavedJson& name : saved["classes"].list()) how.classes.push_back(name.text());
   const auto classes = static_cast<std::int64_t>(how.classes.size());
   if (classes < 1 || classes > detail::kMostClasses) saved["classes"].refuse("a list of 1 to 4096 names");
-  if (saved["name"].text() != how.prefix() + "confusion") saved["name"].refuse("the table of its prefix");
+  if (saved["name"].text() != how.prefix() + "confusion") saved["name"].refuse("its prefix followed by \"confusion\"");
   for (const Entry& known : entries_) {
     const bool same = known.how.classes == how.classes && known.how.top_k == how.top_k;
     if (known.name == how.prefix() + "confusion" && !same)
@@ -138,7 +138,7 @@ void Board::load_state(const SavedJson& state) {
 
 void Board::sum_over(Agreement& agreement) {
   if (agreement.alone()) return;
-  Json mine = state();  // state() holds no directions: a resumed run states them again when it measures
+  Json mine = state();  // state() holds no directions, because a resumed run sets them again when it measures
   for (const auto& [pattern, best_is] : best_is_) mine["best_is"][pattern] = static_cast<int>(best_is);
   const std::vector<Json> all = agreement.gather(mine);
   reset();

@@ -425,7 +425,7 @@ TEST(Board, ASavedOneOfAnotherHandIsRefusedByName) {
   EXPECT_EQ(table(with("[3, 7]", "[3]")), begin + "entries/0/counts is [3], not pairs of cell and count");
   EXPECT_EQ(table(with(R"(["a", "b"])", "[]")), begin + "entries/0/classes is [], not a list of 1 to 4096 names");
   EXPECT_EQ(table(with(R"("prefix": "")", R"("prefix": "g")")),
-            begin + "entries/0/name is \"confusion\", not the table of its prefix");
+            begin + R"(entries/0/name is "confusion", not its prefix followed by "confusion")");
   EXPECT_EQ(table(good + "," + with(R"(["a", "b"])", R"(["a", "c"])")),
             begin + R"(entries/1/classes is ["a","c"], not the classes of an earlier entry of the same name)");
   EXPECT_EQ(table(good + R"(,{"name": "confusion", "reading": "mean", "sums": [1, 2]})"),

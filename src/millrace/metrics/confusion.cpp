@@ -11,7 +11,7 @@ double share(std::int64_t part, std::int64_t whole) {
   return whole == 0 ? std::numeric_limits<double>::quiet_NaN() : static_cast<double>(part) / static_cast<double>(whole);
 }
 
-// The mean of of(0), of(1), …; values that are NaN are left out.
+// The mean of the values that of(0), of(1), … return; NaN values are left out.
 template <class Of>
 double mean_of_numbers(std::size_t size, const Of& of) {
   double sum = 0;

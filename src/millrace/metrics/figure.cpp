@@ -9,7 +9,7 @@
 namespace millrace::metrics {
 namespace {
 
-// True for the counts of Board::add_bits_per_event. A class may be called "units" too: then its recall is "recall/units".
+// True for the counts of Board::add_bits_per_event, but not for the metrics of a class named "units", such as "recall/units".
 bool counts_units(std::string_view metric) {
   const std::size_t slash = metric.rfind('/');
   if (slash == std::string_view::npos) return false;

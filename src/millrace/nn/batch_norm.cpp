@@ -40,9 +40,10 @@ struct Held : torch::CustomClassHolder {
   Agreement* agreement;
 };
 
-// Computes for the rows of all ranks what a single process would compute, with one exchange in each direction. The ranks' moments
-// are combined as in Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances" (1979).
-// Gradients of weight and bias cover only this rank's rows, because the trainer adds up the ranks' gradients.
+// Computes for the rows of all ranks what a single process would compute, with one exchange in the forward pass and one in the
+// backward pass. The ranks' moments are combined as in Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for
+// computing sample variances" (1979). Gradients of weight and bias cover only this rank's rows, because the trainer adds up the
+// ranks' gradients.
 struct SharedBatchNorm : torch::autograd::Function<SharedBatchNorm> {
   struct Moments {
     at::Tensor mean, variance;  // f64 [C]; the variance is divided by count

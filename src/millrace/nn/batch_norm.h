@@ -15,9 +15,9 @@ struct BatchNormOptions {
 };
 
 // y = (x - mean) / sqrt(var + eps) * weight + bias for x (N, C, ...). Each channel has its own mean and var, taken over all
-// other dimensions. In training they are those of the batch (variance without Bessel's correction), in evaluation the running
-// ones (corrected), as in torch.nn.BatchNorm1d, 2d and 3d. Parameters and buffers have the same names as there. In one process
-// the bits equal torch's. After Ioffe and Szegedy 2015 (arXiv:1502.03167).
+// other dimensions. In training, mean and var are those of the batch (variance without Bessel's correction); in evaluation they
+// are the running statistics (with the correction), as in torch.nn.BatchNorm1d, 2d and 3d. Parameters and buffers have the same
+// names as in torch. In one process the bits equal torch's. After Ioffe and Szegedy 2015 (arXiv:1502.03167).
 class BatchNormImpl : public torch::nn::Cloneable<BatchNormImpl> {
  public:
   explicit BatchNormImpl(std::int64_t channels, BatchNormOptions options = {});

@@ -20,6 +20,6 @@ struct ClampCount {
 };
 // The counts of this thread since count_clamps(true), by name. Waits for the device.
 [[nodiscard]] std::vector<ClampCount> clamp_counts();
-void count_clamps(bool on);  // applies to this thread; counts start at zero; off at first
+void count_clamps(bool on);  // for this thread; each call also sets its counts to zero; off at first
 
 }  // namespace millrace::nn

@@ -34,7 +34,7 @@ class CrossEntropy {
 
   // Logits (..., K) of any float type; labels (...) int64. Does not wait for a device. Throws DataError, with shapes and types,
   // if logits and labels do not fit. On the CPU, throws RowError for an invalid label and names its row. On a device that check
-  // would need a wait; there the sum is NaN instead, so that the step is skipped.
+  // would need a wait; there an invalid label makes the sum NaN, so that the step is skipped.
   [[nodiscard]] LossTerm operator()(const at::Tensor& logits, const at::Tensor& labels) const;
 
  private:

@@ -41,7 +41,7 @@ std::int64_t attention_weights(std::int64_t rows, std::int64_t length, std::int6
   return rows * heads * length * length;
 }
 
-// True if an operation includes this site's dropout. A site that drops nothing is not counted under the switch.
+// True if a fused operation may include this site's dropout. Counts a call under the switch only if the site drops elements.
 bool fuses_dropout(const kernels::Dropout& site, const Fused& fused) {
   return site.p > 0.0 ? choose<kFusedDropout>(fused) : fused.on(kFusedDropout);
 }

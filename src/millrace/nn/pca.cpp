@@ -87,7 +87,7 @@ class Arrays {
 
 ForegroundPca::ForegroundPca(at::Tensor mean, at::Tensor eigenvalues, at::Tensor vectors, std::int64_t n_fg)
     : mean_(std::move(mean)), eigenvalues_(std::move(eigenvalues)), vectors_(std::move(vectors)), n_fg_(n_fg) {
-  MR_CHECK(n_fg_ >= 1 && n_fg_ < frequencies(), "n_fg must be between 1 and the number of frequencies");
+  MR_CHECK(n_fg_ >= 1 && n_fg_ < frequencies(), "n_fg must be at least 1 and less than the number of frequencies");
 }
 
 double ForegroundPca::variance_explained() const {

@@ -58,7 +58,7 @@ class ForegroundPca {
 
   at::Tensor mean_, eigenvalues_, vectors_;
   std::int64_t n_fg_;
-  mutable std::optional<OnDevice> cached_;  // for the device and type of the last call; only the loop's thread uses it
+  mutable std::optional<OnDevice> cached_;  // for the device and type of the last call; only the training loop's thread uses it
 };
 
 // Sums over pixels in fp64: n, the mean m and the products of frequencies. All are relative to the mean of the first data,

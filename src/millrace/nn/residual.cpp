@@ -107,8 +107,8 @@ at::Tensor upsampled_conv3d(const at::Tensor& x, const at::Tensor& weight, const
 at::Tensor conv3d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, std::int64_t stride,
                   std::int64_t padding, const Fused& fused) {
   const at::ScalarType type = type_for_convolution(x);
-  // Without autocast, x must have the weight's type, because no scope would free cast copies of the weights. If x has another
-  // type, ATen reports the error.
+  // Without autocast, x must have the weight's type, because only the end of an autocast scope frees cast copies of weights. If
+  // x has another type, ATen reports the error.
   const bool fits =
       type == weight.scalar_type() || (type == at::kBFloat16 && at::autocast::is_autocast_enabled(x.device().type()));
   if (!choose<kVoxelProducts>(fused, fits && kernels::has_few_voxels(x, weight, bias, stride, padding))) {

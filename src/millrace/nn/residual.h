@@ -65,8 +65,8 @@ struct Branched {
   at::Tensor normed;
   Biased x;  // the norm's input, for operations other than the norm
 };
-// group_norm() of x. Use the result's `x` instead of the argument: a device's norm then adds the gradients of both branches
-// without an extra pass.
+// group_norm() of x. Use the result's `x` instead of the argument in other operations: a device's norm then adds their gradient
+// to its own without an extra pass.
 Branched branched_group_norm(const Biased& x, const at::Tensor& weight, const at::Tensor& bias, std::int64_t groups, double eps,
                              bool silu, const Fused& fused);
 

@@ -24,8 +24,8 @@ inline constexpr Switch kFusedRmsNorm{"fused_rms_norm"};  // square, mean, rsqrt
 at::Tensor gaussian_blur(const at::Tensor& x, const at::Tensor& sigma, std::int64_t size, const Fused& fused);
 
 // Samples x (..., H, W) at size x size points of a grid: linspace(-1, 1, size) * scale, where -1 and 1 are the centres of the
-// first and the last pixel. Bilinear, zeros outside (at::grid_sampler with align_corners). `scale` (2): first for x, then for y.
-// Result (..., size, size).
+// first and the last pixel. Bilinear, zeros outside (at::grid_sampler with align_corners). `scale` (2): first horizontal, then
+// vertical. Result (..., size, size).
 at::Tensor zoom(const at::Tensor& x, const at::Tensor& scale, std::int64_t size, const Fused& fused);
 
 // Applies the same filters over time to every pixel of x (N, 1, T, H, W), without padding: out[c, t] = sum_k weight[c, 0, k] x[t

@@ -216,7 +216,7 @@ Problems problems_of(const Names& wanted, const std::vector<const Stored*>& othe
   if (!problems.unlike.empty()) {
     next = "make the module with the file's sizes and types: millrace inspect " + path.string() + " lists them";
   } else if (!problems.before.empty()) {
-    next = "give other names with .rename = {{" + quoted(problems.before) + ", " + quoted(problems.after) + "}}";
+    next = "map the names to the module's with .rename = {{" + quoted(problems.before) + ", " + quoted(problems.after) + "}}";
   } else if (taken > 0) {
     next = problems.missing.empty() ? "ignore unexpected tensors with .strict = false, or choose a part with .prefix"
                                     : "keep the module's values for missing tensors with .strict = false";

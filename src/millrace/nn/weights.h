@@ -31,8 +31,8 @@ struct LoadOptions {
   // Maps the beginning of a name in the file, after `prefix`, to its beginning in the module: {{"conv1.", "first.conv."}}. If
   // several beginnings fit, the longest is replaced.
   std::map<std::string, std::string> rename = {};
-  // False: tensors that are missing in the file keep their values, and tensors that the module does not have are ignored. In both
-  // cases shapes must agree, and at least one tensor must be taken.
+  // False: tensors that are missing in the file keep their values, and tensors that the module does not have are ignored.
+  // Whether true or false, shapes must agree, and at least one tensor must be taken.
   bool strict = true;
 };
 

@@ -159,7 +159,7 @@ TEST(LoadWeights, WhatIsMissingUnexpectedOrOfAnotherShapeIsNamedWithTheNearestNa
             "the weights of the file do not fit the module: 1 missing, 1 unexpected\n"
             "\"first.bias\" [2] is missing; the nearest name of the file is \"frist.bias\"\n"
             "\"frist.bias\" [2] is not part of the module\n"
-            "  where    w.pt\n  next     give other names with .rename = {{\"frist.\", \"first.\"}}");
+            "  where    w.pt\n  next     map the names to the module's with .rename = {{\"frist.\", \"first.\"}}");
   write("w.pt", other_name);
   Net mended;  // the remedy in the message works
   EXPECT_EQ(load_weights(*mended, "w.pt", {.rename = {{"frist.", "first."}}}).taken, 7U);

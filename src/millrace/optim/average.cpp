@@ -50,7 +50,7 @@ void Average::load(const Tensors& weights, const at::Tensor& updates) {
     if (it == weights.end()) refuse("the averaged weights lack " + name);
     if (it->second.sizes() != own.sizes()) refuse("the averaged weight " + name + " has another shape than the model's");
   }
-  if (!updates.defined() || updates.dim() != 0) refuse("the averaged weights do not say of how many updates they are the mean");
+  if (!updates.defined() || updates.dim() != 0) refuse("the averaged weights lack the number of updates");
   const at::NoGradGuard no_grad;
   for (const auto& [name, own] : weights_) own.copy_(weights.at(name));
   updates_.copy_(updates);

@@ -77,7 +77,7 @@ struct OptimConfig {
         field<&C::plateau_patience>("Validations without improvement after which plateau lowers the learning rate.").min(0),
         field<&C::plateau_threshold>("Smallest improvement that counts for plateau, as a share of the best loss.").min(0),
         field<&C::accumulate>("Batches per step.").min(1),
-        field<&C::lr_scaling>("Multiply learning_rate by global batch / lr_scaling_batch, or by its square root."),
+        field<&C::lr_scaling>("Multiply learning_rate by global batch / lr_scaling_batch, or by the square root of that ratio."),
         field<&C::lr_scaling_batch>("Global batch for which learning_rate was chosen.").min(0),
         field<&C::ema_decay>(
             "Decay of a running mean of the weights, which validation and later commands use (typically 0.999); 0 = off.")

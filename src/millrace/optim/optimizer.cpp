@@ -106,7 +106,8 @@ struct Optimizer::Impl {
   // f32, a counter for each parameter, advanced by one operation; each Slot::step is a view of its counter.
   at::Tensor steps;
   std::vector<float> participants;  // 1 for each parameter that had a gradient in the last step
-  // `participants` on the device, one tensor for each set of participants so far: a recorded step keeps reading its own tensor.
+  // `participants` on the device: one tensor for each set of participants so far, because a recorded step keeps reading the
+  // tensor that it recorded.
   std::map<std::vector<float>, at::Tensor> participants_there;
   at::Tensor scale;  // divisor of the gradients in the present step
 

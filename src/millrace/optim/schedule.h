@@ -14,10 +14,10 @@ namespace millrace::optim {
 // With schedule_by = epoch every "step" below means an epoch: the caller passes epochs, and all steps of an epoch have the same
 // rate.
 
-// The settings of one run. warmup_frac becomes warmup_steps if the schedule has an end and warmup_steps are not given.
-// learning_rate is scaled to `global_batch` by the rule lr_scaling (linear: Goyal et al. 2017, arXiv:1706.02677; sqrt: keeps the
-// noise of Adam's steps). A total_steps or global_batch of 0 is not known and changes nothing. Throws ConfigError if lr_scaling
-// has no reference batch.
+// The settings of one run. warmup_frac becomes warmup_steps if the schedule has an end and warmup_steps is 0. learning_rate is
+// scaled to `global_batch` by the rule lr_scaling (linear: Goyal et al. 2017, arXiv:1706.02677; sqrt: keeps the noise of Adam's
+// steps). A total_steps or global_batch of 0 means that the number is not known; it then changes nothing. Throws ConfigError if
+// lr_scaling is set but lr_scaling_batch is not.
 [[nodiscard]] OptimConfig settled(OptimConfig config, std::int64_t total_steps, std::int64_t global_batch);
 
 // Throws ConfigError if the schedule needs a number that is missing: total_steps (linear, cosine, warmup_cosine, cosine_floor,
@@ -25,7 +25,8 @@ namespace millrace::optim {
 void check_schedule(const OptimConfig& config, std::int64_t total_steps);
 
 // Learning rate of step `step` (0-based) of `total_steps`; throws as check_schedule(). The first W = warmup_steps steps rise
-// linearly, base * (step + 1) / W. After them, with s = step - W and t = s / (total_steps - W), at most 1:
+// linearly: base * (step + 1) / W, or from base * warmup_start if that is not 0. After them, with s = step - W and t = s /
+// (total_steps - W), at most 1:
 //   constant, plateau       base (the caller multiplies by Plateau::factor)
 //   linear                  base + (min - base) * t
 //   cosine, warmup_cosine   min + (base - min) * (1 + cos(pi * t)) / 2

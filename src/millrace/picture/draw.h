@@ -116,7 +116,7 @@ struct Histograms {
   std::string caption = "";
   Axis x = {};  // never logarithmic; values outside `limits` are left out and counted
   bool log_counts = false;
-  std::int64_t bins = 0;  // 1 to 400; 0: twice the cube root of the largest series' size (Rice's rule)
+  std::int64_t bins = 0;  // 1 to 400; 0: Rice's rule, twice the cube root of the largest series' size, limited to 4 to 100
   std::vector<Sampled> series = {};
 };
 [[nodiscard]] Picture histograms(const Histograms& what);

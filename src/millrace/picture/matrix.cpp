@@ -21,7 +21,7 @@ void check(const Matrix& what) {
     refuse(what.name,
            "has " + std::to_string(what.counts.size()) + " counts, but " + std::to_string(classes) + " classes need " +
                std::to_string(classes * classes),
-           "give a count for each pair of classes, a row for each true class");
+           "give a count for each pair of classes, with a row for each true class");
   }
   const auto negative = std::find_if(what.counts.begin(), what.counts.end(), [](std::int64_t count) { return count < 0; });
   if (negative != what.counts.end()) {

@@ -1,4 +1,4 @@
-// Pictures that a recipe draws of its model's work; millrace/picture/draw.h draws them.
+// The format of the pictures that a recipe draws of its model's work; millrace/picture/draw.h has the functions for drawing.
 #pragma once
 
 #include <cstdint>

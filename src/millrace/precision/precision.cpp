@@ -133,7 +133,7 @@ bool hardware_has_fast_bf16(c10::Device device, std::string* reason) {
     const char* const unit = device::cpu_info().amx_bf16 ? "AMX" : "AVX512_BF16";
     const std::string asked = asked_instructions();
     *reason = fast ? std::string("the CPU has ") + unit : "the CPU has neither AVX512_BF16 nor AMX";
-    if (!fast && !asked.empty()) *reason += " as far as " + asked + " goes";
+    if (!fast && !asked.empty()) *reason += ", or " + asked + " hides them";
   } else {
     const auto [major, minor] = backend.compute_capability(index);
     *reason = "compute capability " + std::to_string(major) + "." + std::to_string(minor) + (fast ? "" : ", but bf16 needs 8.0");

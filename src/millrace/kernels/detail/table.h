@@ -152,8 +152,8 @@ struct WordRows {
 };
 
 // c (rows, columns) = a times panels + bias, in fp32; c's rows are c_stride apart. The word (row, word) of a is a[row * a_stride
-// + word], or a[word * a_stride + row] with word_major. bf16 is always word_major and needs room for six rows. fp32 needs at
-// least six rows. The work is divided into panels times row_groups items.
+// + word], or a[word * a_stride + row] with word_major. In bf16, a is always word_major, and a_stride is at least six. In fp32,
+// `rows` is at least six. The work is divided into panels times row_groups items.
 struct Product {
   const std::uint32_t* a;
   const std::uint32_t* panels;

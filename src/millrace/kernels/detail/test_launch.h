@@ -1,6 +1,6 @@
 // For tests: runs the launches of device/cuda/*.cu on the CPU, with the same arithmetic for the same threads. Blocks run one
-// after the other, and so do threads between two barriers, in an order that the test chooses. Throws if a thread accesses memory
-// that a GPU would refuse.
+// after the other, and so do threads between two barriers, in an order that the test chooses. Throws if a GPU would refuse the
+// launch or a memory access.
 #pragma once
 
 #include <algorithm>

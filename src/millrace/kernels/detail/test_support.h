@@ -25,7 +25,7 @@ inline constexpr std::array kLayouts = {at::MemoryFormat::Contiguous, at::Memory
 double relative_error(const at::Tensor& a, const at::Tensor& b, double floor = 1e-6);
 bool equal_bits(const at::Tensor& a, const at::Tensor& b);
 
-// A random tensor that is a view of every other element of a larger tensor, so that only its rows are contiguous.
+// A random tensor that is a view of every other row of a larger tensor, so that only its rows are contiguous.
 at::Tensor strided_randn(at::IntArrayRef sizes, at::ScalarType type);
 
 // Runs `kernel` on the inputs and `reference` on fp64 copies of the inputs. The outputs of both must agree within `tolerance`,

@@ -9,7 +9,7 @@
 
 namespace millrace::metrics::detail {
 
-constexpr std::size_t kPerTerm = 3;          // sums of a term in a total
+constexpr std::size_t kPerTerm = 3;          // number of sums of each term in a total
 constexpr std::int64_t kMostClasses = 4096;  // the counts of this number of classes take 134 MB
 constexpr std::int64_t kAside = 3;           // cells after the counts: ignored labels, ids that are not a class, rows with a NaN
 // The version of metrics that were corrected. Version 1 gave a number where such a metric is undefined.

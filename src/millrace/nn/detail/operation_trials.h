@@ -9,8 +9,8 @@
 
 namespace millrace::nn::detail {
 
-// True if causal attention of (rows, length, heads, width) in `type` should use Millrace's kernel. If the plain path's scores
-// would need more memory than a trial may use, the kernel is used without a trial.
+// True if causal attention of (rows, length, heads, width) in `type` should use Millrace's kernel. A call is not timed if the
+// plain path's scores would need more memory than a trial may use.
 [[nodiscard]] bool attention_takes_ours(at::IntArrayRef sizes, at::ScalarType type, double p);
 
 // True if attention of qkv (B, T, 3 C) without a mask should use Millrace's kernel; for the rest see attention_takes_ours().

@@ -13,7 +13,7 @@ using GradientLists = std::vector<std::vector<at::Tensor>*>;
 // The L2 norm over all lists, as an f32 scalar on the device of the gradients. If all lists are empty: 0, on `device`.
 [[nodiscard]] at::Tensor norm_of(const GradientLists& lists, const at::Device& device);
 
-// Multiplies in place by `factor` (a scalar on the device), then clamps each element to +-limit.
+// Multiplies all gradients by `factor` (a scalar on the device) in place, then clamps each element to +-limit.
 void scale_and_clamp(const GradientLists& lists, const at::Tensor& factor, double limit);
 
 // The factor of torch's clip_grad_norm_: limit / (norm + 1e-6), at most 1.

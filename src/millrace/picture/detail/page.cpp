@@ -43,7 +43,7 @@ void check_range(const std::string& picture, const std::string& which, const Ran
 
 void check_axis(const std::string& picture, const std::string& which, const Axis& axis, bool may_be_logarithmic) {
   if (axis.logarithmic && !may_be_logarithmic) {
-    refuse(picture, "can't have a logarithmic " + which, "draw the logarithm of the values, and name it so in the label");
+    refuse(picture, "can't have a logarithmic " + which, "draw the logarithm of the values, and say so in the label");
   }
   if (!axis.limits) return;
   check_range(picture, which, *axis.limits);

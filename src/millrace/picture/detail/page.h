@@ -37,7 +37,7 @@ class Page {
   Canvas canvas_;
 };
 
-// Joins the sentences of a caption with blanks.
+// Joins the sentences of a caption with blanks, and adds missing full stops between them.
 [[nodiscard]] std::string sentences(std::initializer_list<std::string> parts);
 // "3 of 64 values are not finite (grey)"; "" if all values are finite.
 [[nodiscard]] std::string not_finite(std::int64_t count, std::int64_t of, const std::string& how);
