@@ -25,7 +25,7 @@ struct Sky {
   std::int64_t filters, ra, frequencies, baselines, split, batch;  // filters: number of filters of the U-Net; ra: number of RA
                                                                    // samples of a chunk
 };
-// A shape for measuring a step: chunks of random numbers in the network's layout. bench/step/shapes.py has the same sizes for
+// A shape for measuring a step: chunks of random numbers, as prepare() returns them. bench/step/shapes.py has the same sizes for
 // Python.
 BenchShape shape(std::string name, std::string help, const Sky& sky) {
   return {.name = std::move(name),
@@ -43,7 +43,7 @@ BenchShape shape(std::string name, std::string help, const Sky& sky) {
           })};
 }
 
-// The names of the switchboard rows that this recipe uses. Rows that every recipe uses are left out.
+// The names of the optimisations (rows of the switchboard) that matter to this recipe but not to every recipe.
 std::vector<std::string> switches() {
   return {"channels_last",      "tried_convolutions", "file_index", "hdf5_direct", "fused_activation", "fused_padding",
           "direct_convolution", "fused_projection",   "stored_pca", "look_ahead",  "sample_cache"};

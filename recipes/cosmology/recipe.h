@@ -1,7 +1,7 @@
 // Recipe "cosmology": recovers the 21 cm signal after its foreground was removed by principal components.
 //   data     HDF5 visibilities, signal plus a foreground drawn for it; cleaned, scaled and cut into chunks on the device
 //   model    3-D U-Net with two levels (model.h)
-//   loss     log of the mean squared error, exact over accumulation
+//   loss     log of the mean squared error over all accumulated batches of a step
 //   metrics  correlation with the true signal, residual power, delay spectra; the same for the cleaned input without the network
 #pragma once
 

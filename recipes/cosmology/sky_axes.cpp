@@ -157,7 +157,7 @@ double largest_difference(const std::vector<double>& a, const std::vector<double
   return most;
 }
 
-// Two files have the same channels if their frequencies differ by at most the returned value.
+// Returns a tolerance: two files have the same channels if their frequencies differ by at most this.
 double tolerance(const std::vector<double>& mhz) {
   double least = std::numeric_limits<double>::max();
   for (std::size_t i = 1; i < mhz.size(); ++i) least = std::min(least, std::abs(mhz[i] - mhz[i - 1]));

@@ -48,7 +48,7 @@ BenchShape shape(std::string name, std::string help, const StepSize& size) {
           })};
 }
 
-// The names of the switchboard rows that this recipe uses. Rows that every recipe uses are left out.
+// The names of the optimisations (rows of the switchboard) that matter to this recipe but not to every recipe.
 std::vector<std::string> switches() {
   return {"fused_dropout", "fused_attention", "fused_norm",    "fused_gelu",
           "fused_loss",    "bf16_weights",    "fp32_products", "token_cache"};

@@ -66,8 +66,7 @@ Request request_of(const Entry& row, config::Arguments arguments) {
           {"a second prompt: " + quoted(word), "millrace generate", "put a prompt of several words into quotes"});
     }
   }
-  constexpr bool kWithoutItsRun = true;  // the config is resolved without that of the run, because load_for_inference() reads
-                                         // the run's config
+  constexpr bool kWithoutItsRun = true;  // true: the run's config is left out here, because load_for_inference() reads it
   request.config = resolve_command_config(row, arguments, kWithoutItsRun).resolved;
   return request;
 }

@@ -61,7 +61,7 @@ BenchShape shape(std::string name, std::string help, const std::vector<std::int6
           }};
 }
 
-// The names of the switchboard rows that this recipe uses. Rows that every recipe uses are left out.
+// The names of the optimisations (rows of the switchboard) that matter to this recipe but not to every recipe.
 std::vector<std::string> switches() {
   return {"channels_last",      "fused_dropout", "fused_gelu",     "bf16_weights", "fp32_products",
           "tried_convolutions", "file_index",    "hdf5_direct",    "joined_core",  "needed_only",

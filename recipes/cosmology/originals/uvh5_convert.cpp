@@ -15,7 +15,7 @@ namespace millrace::recipes::cosmology::uvh5 {
 namespace {
 
 constexpr std::int64_t kFilesWanted = 10;
-constexpr std::int64_t kShortest = 8;  // if the number of times in a file is chosen here, it is at least this
+constexpr std::int64_t kShortest = 8;  // smallest candidate of chosen_length() for the number of times in a file
 constexpr double kGapInChannels = 1.5;
 constexpr std::int64_t kLargestBatch = 4;
 constexpr std::int64_t kUsualComponents = 11;

@@ -17,7 +17,7 @@ constexpr double kSameTime = 1e-3 / 86400;  // times that differ by at most this
 constexpr double kSameChannel = 1;          // channels that differ by at most this count as equal; in hertz
 constexpr std::int64_t kBlockBytes = std::int64_t{64} << 20U;
 constexpr std::size_t kShown = 30;  // a message lists at most this many baselines
-// The files must have at least one row in this many of all possible rows (baselines x times), even if missing rows are filled.
+// The files must have at least 1 / kFewestRows of all possible rows (baselines x times), even if missing rows are filled.
 constexpr std::int64_t kFewestRows = 8;
 
 std::vector<double> ascending(std::vector<double> values, double apart) {

@@ -57,7 +57,7 @@ bool is_ours(const Node& node, const std::string& name, const std::string& what,
   return false;
 }
 
-// A key of a map and the key's place in the file, because the tree has no order.
+// A key of a map, with the values by which in_order() sorts, because the tree does not keep the file's order.
 struct Placed {
   std::string name;
   bool added = false;  // true: the key is in the session's file and comes after the parent's keys

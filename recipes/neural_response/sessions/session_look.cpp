@@ -137,7 +137,7 @@ void look_at_behavior(const Sessions& sessions, std::vector<std::string>& notice
   }
 }
 
-// Compares the sessions' rates. A lag is one bin, so with sessions of other rates a model would see other times at the same lag.
+// Compares the sessions' rates. A lag is one bin, so the same lag spans different times in sessions of different rates.
 void look_at_rates(const Sessions& sessions, std::vector<std::string>& notices) {
   const Session& first = *sessions.all.front();
   for (const auto& session : sessions.all) {
