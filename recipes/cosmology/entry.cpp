@@ -79,8 +79,9 @@ Entry entry() {
     std::string text = uvh5::read_as(file);
     return text.empty() ? sky_read_as(file) : text;
   };
-  entry.predicts = {.inputs = {{"x", DType::c64, "[rows,baselines,frequencies,RA]", "visibilities with foreground, kelvin"}},
-                    .outputs = {{"signal", DType::c64, "[rows,baselines,frequencies,RA]", "the 21 cm signal in them, kelvin"}}};
+  entry.predicts = {
+      .inputs = {{"x", DType::c64, "[rows,baselines,frequencies,RA]", "visibilities with foreground, kelvin"}},
+      .outputs = {{"signal", DType::c64, "[rows,baselines,frequencies,RA]", "the 21 cm signal in the input, kelvin"}}};
   entry.commands = {{"pca", "fit foreground components, or compare them with those of each batch", pca_command},
                     {"uvh5", "make a run's folder from an interferometer's uvh5 files", uvh5_command}};
   entry.bench_shapes = bench_shapes();

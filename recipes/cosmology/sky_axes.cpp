@@ -79,7 +79,7 @@ std::vector<double> numbers_of(const hdf5::File& file, const std::string& name, 
   if (set->shape[0] != count) {
     problems.push_back({name_of_file(file) + ": " + name + " has " + std::to_string(set->shape[0]) + " numbers, the cube has " +
                             std::to_string(count) + " " + axis,
-                        where, "write the axis anew with a number for each of them, or leave it out of all files"});
+                        where, "write the axis anew with as many numbers as the cube has, or leave it out of all files"});
     return {};
   }
   std::vector<double> values = hdf5::numbers_of(file, *set);

@@ -99,9 +99,9 @@ Tensors Cosmology::predict(const Tensors& inputs) {
   const std::int64_t multiple = recipe_.pad == Padding::none ? 4 : 1;
   if (x.size(1) % multiple != 0 || x.size(2) % multiple != 0 || x.size(3) % (multiple * recipe_.split) != 0 ||
       (pca_ && x.size(2) != pca_->frequencies())) {
-    const std::string lengths =
-        multiple == 1 ? "RA must be a multiple of split = " + std::to_string(recipe_.split)
-                      : "baselines and frequencies must be multiples of 4, RA of 4*split = " + std::to_string(4 * recipe_.split);
+    const std::string lengths = multiple == 1 ? "RA must be a multiple of split = " + std::to_string(recipe_.split)
+                                              : "baselines and frequencies must be multiples of 4, RA a multiple of 4*split = " +
+                                                    std::to_string(4 * recipe_.split);
     throw UsageError({"\"x\" is " + shape + ": " + lengths +
                           (pca_ ? ", and the model has " + std::to_string(pca_->frequencies()) + " frequencies" : std::string()),
                       "predict", "cut or regrid the input, or give --recipe.pad=mirror"});

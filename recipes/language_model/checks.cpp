@@ -48,7 +48,7 @@ at::Tensor checked_tokens(const Tensors& inputs, const ModelConfig& model) {
   if (tokens.size(1) > model.positions) {
     throw UsageError({"\"tokens\" is " + std::to_string(tokens.size(1)) + " long, the model has " +
                           std::to_string(model.positions) + " positions",
-                      "predict", "cut it into pieces of at most that length"});
+                      "predict", "cut the text into pieces of at most " + std::to_string(model.positions) + " tokens"});
   }
   const at::Tensor ids = tokens.to(at::kCPU, at::kLong).contiguous();
   const auto* id = ids.const_data_ptr<std::int64_t>();

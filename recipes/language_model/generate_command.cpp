@@ -130,7 +130,7 @@ void note_unknown_characters(LanguageModel& model, const std::string& prompt, te
 
 void interact(LanguageModel& model, bool beam, telemetry::Console& console) {
   std::string line;
-  std::cerr << "type the beginning of a text; an empty line or Ctrl-D ends\n> " << std::flush;
+  std::cerr << "type the beginning of a text; an empty line or Ctrl-D quits\n> " << std::flush;
   while (std::getline(std::cin, line) && !line.empty()) {
     note_unknown_characters(model, line, console);
     std::cout << line << model.write(line, model.generate_config(), beam) << "\n";

@@ -69,9 +69,9 @@ std::vector<std::string> switches() {
 }
 
 Guide guide() {
-  return {{{"sessions grouped, one forward of the core",
+  return {{{"sessions grouped, one forward pass of the core",
             {"joined_core"},
-            "100x compared with one forward pass for each sample; the row above makes one for each session"},
+            "100x compared with one forward pass for each sample; with everything off there is one for each session"},
            loading_in_parallel("0.03 to 2.0 it/s"),
            {"mixed precision", {"autocast", "bf16_weights"}, ""}},
           "0.03 to 2.0 it/s"};

@@ -229,7 +229,8 @@ class Uvh5Words {
       problems.push_back(
           {"--make-signal needs files of the foreground", "millrace uvh5", "name uvh5 files, or a folder of them"});
     if (!result.out.empty() && has_sample_data(Fs::real(), result.out))
-      problems.push_back({"the folder is not empty", "--out=" + result.out.string(), "choose another, or remove this one first"});
+      problems.push_back(
+          {"the folder is not empty", "--out=" + result.out.string(), "choose another folder, or remove this one first"});
   }
 
   config::Arguments arguments_;
@@ -268,7 +269,8 @@ int uvh5_command(std::span<const std::string> words) {
        .begin = {},
        .report = [&](const std::string& text) { console.notice(text); }});
   if (!made)
-    throw UsageError({"another process has made the folder meanwhile", "--out=" + out.string(), "choose another with --out"});
+    throw UsageError(
+        {"another process has made the folder meanwhile", "--out=" + out.string(), "choose another folder with --out"});
   print_converted(converted, out);
   return 0;
 }

@@ -310,7 +310,7 @@ std::optional<Axes> axes_of(std::span<const Header> files, const Selection& sele
     if (file.unit != files[0].unit)
       problems.push_back({file.name() + " is in " + (file.unit.empty() ? "an unknown unit" : quoted(file.unit)) + ", " +
                               files[0].name() + " in " + (files[0].unit.empty() ? "an unknown unit" : quoted(files[0].unit)),
-                          file.file->path().string(), "convert both to the same unit, or leave one out"});
+                          file.file->path().string(), "convert both files to the same unit, or leave one out"});
   }
   axes.unit = files[0].unit;
   axes.times = ascending(std::move(axes.times), kSameTime);

@@ -284,7 +284,7 @@ class Reading {
     const auto twice = std::find_if(file_.sessions.begin(), file_.sessions.end(),
                                     [&](const SessionFile& other) { return other.name == session.name; });
     if (session.name.empty() || session.name.find('/') != std::string::npos || session.name == "..")
-      root.at("session").problem("a session is called " + quoted(session.name), "name it as its folder of HDF5 files is named");
+      root.at("session").problem("a session is called " + quoted(session.name), "give it the name of its folder of HDF5 files");
     if (twice != file_.sessions.end())
       root.at("session").problem("session " + quoted(session.name) + " appears twice", "remove one of them");
     if (session.cids.empty())

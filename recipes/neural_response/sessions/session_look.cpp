@@ -131,7 +131,7 @@ void look_at_behavior(const Sessions& sessions, std::vector<std::string>& notice
       if (usual[c] == 0 || (spread[c] < kOtherSpread * usual[c] && spread[c] * kOtherSpread > usual[c])) continue;
       notices.push_back(short_name(*session->parts()[0].file) + ": number " + std::to_string(c) + " of behavior varies by " +
                         significant(spread[c], 3) + ", but in session " + first.name() + " by " + significant(usual[c], 3) +
-                        ". Do both have the same unit?");
+                        ". Do both sessions use the same unit?");
       break;
     }
   }
