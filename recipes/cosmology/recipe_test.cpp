@@ -301,7 +301,7 @@ TEST_F(CosmologyTest, ComponentsFoundThatDoNotFitAreFittedAgain) {
   other.facts = fitted.facts;
   other.facts["content"] = "of other bytes";
   other.save(Fs::real(), ours);
-  refitted("fitted on files of the same names and sizes with other contents");
+  refitted("fitted on files with the same names and sizes but other contents");
   // The tiny sky is in memory, so what its files hold changes only the stamps.
   const auto rewrite = [&](const char* text) {
     for (int file = 0; file < kTiny.files; ++file) std::ofstream(folder_ / ("signal/s" + std::to_string(file) + ".h5")) << text;

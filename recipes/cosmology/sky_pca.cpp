@@ -31,14 +31,13 @@ std::string content_of(const RecipeConfig& recipe, const Sky& sky) {
   return digest.hex();
 }
 
-// Returns how the components' data differ from the data of this run; "" if they do not differ, or if the facts of the components
-// do not show it.
+// Returns how the components' data differ from the data of this run; "" if they do not differ, or if pca.facts does not tell.
 std::string other_data(const nn::ForegroundPca& pca, const RecipeConfig& recipe, const Sky& sky) {
   if (const auto fact = pca.facts.find("fingerprint"); fact != pca.facts.end() && fact->second != sky.fingerprint)
     return "fitted on other files or another split than this run's";
   // Components of earlier versions do not have this fact.
   if (const auto fact = pca.facts.find("content"); fact != pca.facts.end() && fact->second != content_of(recipe, sky))
-    return "fitted on files of the same names and sizes with other contents";
+    return "fitted on files with the same names and sizes but other contents";
   return "";
 }
 
