@@ -20,8 +20,8 @@ void make_data(const std::string& preset, const std::filesystem::path& out, std:
   write_sample_volumes(sample_size(sample_volumes_of(preset), preset, "volumes"), out, seed);
 }
 
-// A benchmark's shape: a training step of a published config with an active discriminator, on random crops as prepare() returns
-// them. bench/step/shapes.py has the same shapes for Python.
+// A training step for `millrace bench step`: a published config with an active discriminator, on random crops as prepare()
+// returns them. bench/step/shapes.py has the same shapes for Python.
 BenchShape shape(std::string name, std::string help, const std::string& preset, std::int64_t side, std::int64_t batch) {
   Json config;
   for (const auto& [known, values] : presets()) {

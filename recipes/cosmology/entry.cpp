@@ -25,8 +25,8 @@ struct Sky {
   std::int64_t filters, ra, frequencies, baselines, split, batch;  // filters: number of filters of the U-Net; ra: number of RA
                                                                    // samples of a chunk
 };
-// A shape for measuring a step: chunks of random numbers, as prepare() returns them. bench/step/shapes.py has the same sizes for
-// Python.
+// A training step for `millrace bench step`, on random chunks as prepare() returns them. bench/step/shapes.py has the same sizes
+// for Python.
 BenchShape shape(std::string name, std::string help, const Sky& sky) {
   return {.name = std::move(name),
           .help = std::move(help),

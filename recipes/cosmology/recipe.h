@@ -48,7 +48,8 @@ class Cosmology final : public Recipe {
 
  private:
   void use_given_components();
-  at::Tensor recover(const at::Tensor& input);  // runs the model; if recipe.pad says so, pads `input` before and cuts the result
+  at::Tensor recover(const at::Tensor& input);  // runs the model; if recipe.pad says so, pads `input` and cuts the padding off
+                                                // the result
 
   Context context_;
   OpenSky open_;

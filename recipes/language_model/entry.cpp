@@ -28,7 +28,7 @@ void make_data(const std::string& preset, const std::filesystem::path& out, std:
 struct StepSize {
   std::int64_t width, layers, heads, context, batch, vocabulary;
 };
-// A shape for measuring a step: random tokens, with dropout. bench/step/shapes.py has the same shapes for Python.
+// A training step for `millrace bench step`: random tokens, with dropout. bench/step/shapes.py has the same shapes for Python.
 BenchShape shape(std::string name, std::string help, const StepSize& size) {
   return {.name = std::move(name),
           .help = std::move(help),

@@ -27,8 +27,8 @@ void make_data(const std::string& preset, const std::filesystem::path& out, std:
   write_sample_sessions(sample_size(sample_sessions_of(size), preset, "sessions"), out, seed);
 }
 
-// A shape for measuring a step: random sessions whose fields have the shapes that the network takes, and the modulator pc
-// (predictive coding). bench/step/shapes.py has the same shapes for Python.
+// A training step for `millrace bench step`: random sessions whose fields have the shapes that the network takes, and the
+// modulator pc (predictive coding). bench/step/shapes.py has the same shapes for Python.
 BenchShape shape(std::string name, std::string help, const std::vector<std::int64_t>& sessions, std::int64_t batch) {
   return {.name = std::move(name),
           .help = std::move(help),

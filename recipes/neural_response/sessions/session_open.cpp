@@ -273,8 +273,8 @@ class SessionOpener {
     return seen;
   }
 
-  // Returns the number of each bin's stretch. A new stretch begins with each trial and with each bin that contains a seam of the
-  // clock. If the seam is inside the bin, the bin is marked as not valid.
+  // Returns the number of each bin's stretch. A new stretch begins with each trial and with each bin that contains a seam (an
+  // irregular step of the clock). If the seam is inside the bin, the bin is marked as not valid.
   static std::vector<std::int64_t> cut_at(const std::vector<std::int64_t>& seams, const std::vector<std::int64_t>& trials,
                                           std::int64_t ratio, std::vector<float>& dpi_valid) {
     std::vector<std::int64_t> stretches;
