@@ -96,7 +96,7 @@ void check_crops(const VolumeFiles& files, const RecipeConfig& recipe) {
   const std::int64_t least = halvings(recipe);
   for (const VolumeFile& file : files.train) {
     if (recipe.pad_small || !is_smaller(file.shape, recipe.patch_size)) continue;
-    throw DataError({.what = "the volume is " + to_text(file.shape) + ", the crop is " + to_text(recipe.patch_size),
+    throw DataError({.what = "the volume is " + to_text(file.shape) + ", but the crop is " + to_text(recipe.patch_size),
                      .where = file.path.string(),
                      .next = "make recipe.patch_size smaller, or set recipe.pad_small=true"});
   }

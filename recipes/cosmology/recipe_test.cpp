@@ -307,15 +307,15 @@ TEST_F(CosmologyTest, ComponentsFoundThatDoNotFitAreFittedAgain) {
     for (int file = 0; file < kTiny.files; ++file) std::ofstream(folder_ / ("signal/s" + std::to_string(file) + ".h5")) << text;
   };
   rewrite("old");
-  refitted("with other contents");
+  refitted("but other contents");
   rewrite("new");
-  refitted("with other contents");
+  refitted("but other contents");
   other.facts = fitted.facts;
   other.facts.erase("content");  // as of an earlier version, whose components are used as before
   other.save(Fs::real(), ours);
   EXPECT_TRUE(at::equal(start().vectors(), other.vectors()));
   nn::ForegroundPca(fitted.mean(), fitted.eigenvalues(), fitted.vectors(), 4).save(Fs::real(), ours);
-  refitted("pca file has n_fg 4, recipe.n_fg is 3");
+  refitted("the PCA file has n_fg 4, but recipe.n_fg is 3");
   std::ofstream(ours) << "no such file";
   refitted("not used");
 
@@ -330,7 +330,7 @@ TEST_F(CosmologyTest, ComponentsFoundThatDoNotFitAreFittedAgain) {
   EXPECT_THAT(refusal([&] {
                 (void)start({{"recipe.pca_components_path", (folder_ / "named.safetensors").string()}});
               }),
-              HasSubstr("pca file has n_fg 4"));
+              HasSubstr("the PCA file has n_fg 4"));
 }
 
 }  // namespace

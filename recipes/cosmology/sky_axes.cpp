@@ -77,8 +77,8 @@ std::vector<double> numbers_of(const hdf5::File& file, const std::string& name, 
   }
   const std::string where = file.path().string();
   if (set->shape[0] != count) {
-    problems.push_back({name_of_file(file) + ": " + name + " has " + std::to_string(set->shape[0]) + " numbers, the cube has " +
-                            std::to_string(count) + " " + axis,
+    problems.push_back({name_of_file(file) + ": " + name + " has " + std::to_string(set->shape[0]) +
+                            " numbers, but the cube has " + std::to_string(count) + " " + axis,
                         where, "write the axis anew with as many numbers as the cube has, or leave it out of all files"});
     return {};
   }

@@ -79,9 +79,9 @@ void Cosmology::use_given_components() {
   if (pca_ || recipe_.pca_components_path.empty() || recipe_.pca.value_or(PcaMode::stored) == PcaMode::batch) return;
   nn::ForegroundPca pca = nn::ForegroundPca::load(recipe_.pca_components_path);
   if (pca.n_fg() != recipe_.n_fg) {
-    throw DataError({"pca file has n_fg " + std::to_string(pca.n_fg()) + ", recipe.n_fg is " + std::to_string(recipe_.n_fg),
-                     std::filesystem::path(recipe_.pca_components_path).string(),
-                     "give the components that the model was trained with"});
+    throw DataError(
+        {"the PCA file has n_fg " + std::to_string(pca.n_fg()) + ", but recipe.n_fg is " + std::to_string(recipe_.n_fg),
+         std::filesystem::path(recipe_.pca_components_path).string(), "give the components that the model was trained with"});
   }
   pca_ = std::move(pca);
 }

@@ -190,7 +190,7 @@ class DatasetFiles(RemedyTest):
                 for remedy, old, new in DATASET_MENDS]
         rows += [Row("write ….yaml with its cids there, or correct session_dir", lambda: session("a", "session: a\ncids: [0]\n"),
                      lambda _: session("null", "session: 'null'\ncids: [0]\n")),
-                 Row("write cids: [0, 1, ...], the columns of /robs to model", lambda: session("b", "session: b\n"),
+                 Row("write cids: [0, 1, ...], the columns of /robs that the model predicts", lambda: session("b", "session: b\n"),
                      lambda _: session("b", "session: b\ncids: [0]\n")),
                  Row("give it the name of its folder of HDF5 files", lambda: session("d", "session: ../d\ncids: [0]\n"),
                      lambda _: session("d", "session: d\ncids: [0]\n")),

@@ -289,7 +289,7 @@ class Reading {
       root.at("session").problem("session " + quoted(session.name) + " appears twice", "remove one of them");
     if (session.cids.empty())
       root.at("cids").problem("session " + quoted(session.name) + " has no cids",
-                              "write cids: [0, 1, ...], the columns of /robs to model");
+                              "write cids: [0, 1, ...], the columns of /robs that the model predicts");
     std::vector<std::int64_t> cids = session.cids;
     std::ranges::sort(cids);
     if (const auto twin = std::ranges::adjacent_find(cids); twin != cids.end())
