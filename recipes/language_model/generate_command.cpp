@@ -30,7 +30,7 @@ Continues PROMPT with a trained language model and prints the text. The model is
   --interactive         continue each line that is typed
   --max_length N        tokens to write (100)       --temperature T   0 = always the likeliest token (0.8)
   --top_k N             draw from the N likeliest (50); 0 = all       --top_p P   smallest set of that probability (0.9)
-  --beam_size N         candidates of --beam (5)    --seed N          another seed, another text (0)
+  --beam_size N         candidates of --beam (5)    --seed N          seed of the draws (0)
   --device D            auto, cpu, cuda, cuda:1
 )";
 
