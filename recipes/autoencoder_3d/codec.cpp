@@ -219,7 +219,7 @@ at::Tensor VolumeCodec::pass(const at::Tensor& x, bool encodes, std::string& how
   at::Tensor result = in_tiles(x, tiles, one);
   if (passes > 1) {
     how = "in " + std::to_string(passes) + " tiles of " + std::to_string(tile) +
-          " voxels, blended: each tile has its own norms, so that values differ a little from those of the whole volume";
+          " voxels, blended; each tile is normalised on its own, so values differ a little from those of the whole volume";
   }
   return result;
 }

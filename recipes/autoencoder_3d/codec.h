@@ -44,7 +44,7 @@ struct Tiles {
 [[nodiscard]] at::Tensor in_tiles(const at::Tensor& x, const Tiles& tiles,
                                   const std::function<at::Tensor(const at::Tensor&)>& fn);
 
-// An upper estimate of the bytes that a forward pass without gradients takes, for a volume of this many voxels.
+// An upper estimate of the memory, in bytes, of a forward pass without gradients over a volume of this many voxels.
 [[nodiscard]] double pass_bytes(const RecipeConfig& recipe, double voxels);
 
 // Encodes and decodes the files of a command. Not thread-safe.
@@ -55,7 +55,7 @@ class VolumeCodec {
     std::optional<at::ScalarType> autocast;
     std::int64_t tile = 0;   // voxels of a tile along each axis; 0: whole volumes if their pass fits into half of the free
                              // memory, otherwise tiles of a size that fits
-    std::string weights;     // a text that names the weights, for the record
+    std::string weights;     // a text that names the weights; encode() stores it in the LatentRecord
     std::uint64_t free = 0;  // bytes that a pass may use; 0 = half of the free memory
   };
   VolumeCodec(AutoencoderKL& model, const RecipeConfig& recipe, Options options);

@@ -33,7 +33,8 @@ by percentiles 0 and 99.5 of the whole volume, which the latent file stores for 
 constexpr std::string_view kDecodeHelp = R"(usage: millrace decode --run RUN FILE... --out DIR [options]
 
 Decodes each latent file NAME.latent.nii.gz that millrace encode wrote, and writes the volume to DIR/NAME.decoded.nii.gz as f32.
-It has the original's range of values, shape and position in space. Values above the original's percentile 99.5 are cut off.
+The decoded volume has the range of values, the shape and the position of the original one. Values above the original's percentile
+99.5 are cut off.
 
   --run RUN     folder of the run or snapshot with which the files were encoded
   --out DIR     folder for the output, created if it is missing

@@ -20,8 +20,8 @@ void make_data(const std::string& preset, const std::filesystem::path& out, std:
   write_sample_volumes(sample_size(sample_volumes_of(preset), preset, "volumes"), out, seed);
 }
 
-// A shape for measuring a training step of a published config with an active discriminator, on crops in the network's own
-// layout. bench/step/shapes.py has the same shapes for Python.
+// A training step for `millrace bench step`: a published config with an active discriminator, on random crops as prepare()
+// returns them. bench/step/shapes.py has the same shapes for Python.
 BenchShape shape(std::string name, std::string help, const std::string& preset, std::int64_t side, std::int64_t batch) {
   Json config;
   for (const auto& [known, values] : presets()) {
@@ -44,7 +44,7 @@ BenchShape shape(std::string name, std::string help, const std::string& preset, 
           })};
 }
 
-// The names of the switchboard rows that this recipe uses. Rows that every recipe uses are left out.
+// The names of the optimisations (rows of the switchboard) that matter to this recipe but not to every recipe.
 std::vector<std::string> switches() {
   return {"channels_last",     "tried_convolutions", "fused_group_norm", "lean_norms",
           "phased_upsampling", "voxel_products",     "look_ahead",       "sample_cache"};

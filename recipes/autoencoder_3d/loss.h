@@ -20,8 +20,8 @@ namespace millrace::recipes::autoencoder_3d {
 // The least-squares loss of the discriminator's judgement (Mao et al. 2017, "Least squares generative adversarial networks"): the
 // mean over patches of (a(logit) - goal)^2, where a is a leaky ReLU of slope 0.05 and goal is 1 for real or 0 for generated.
 [[nodiscard]] LossTerm judgement(const at::Tensor& logits, double goal);
-// For each patch, true if the discriminator rightly judges it to be real (goal 1) or generated (goal 0): a(logit) is on the
-// right side of 1/2.
+// For each patch, true if the discriminator rightly judges it to be real (goal 1) or generated (goal 0). It judges a patch to be
+// real if a(logit) > 1/2, where a is the leaky ReLU of judgement().
 [[nodiscard]] at::Tensor judged_right(const at::Tensor& logits, double goal);
 
 }  // namespace millrace::recipes::autoencoder_3d

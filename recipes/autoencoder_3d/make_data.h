@@ -17,7 +17,8 @@ struct SampleVolumes {
 
 inline constexpr double kCountsPerUnit = 40;  // expected counts of a voxel whose value is 1; q in the formulas below
 
-// The sample data of a preset: one size each for smoke and small, and one for stable, 32g, multigpu, optimized and full together.
+// The size of a preset's sample data: smoke and small each have their own; stable, 32g, multigpu, optimized and full share one.
+// nullopt for other names.
 [[nodiscard]] std::optional<SampleVolumes> sample_volumes_of(const std::string& preset);
 
 // The values of file number `file`, (2, side, side, side). The second volume is the truth, high: at each voxel the largest of six

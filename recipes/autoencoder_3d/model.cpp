@@ -71,15 +71,15 @@ void add_patch_problems(const RecipeConfig& config, std::vector<Problem>& proble
   }
   const std::int64_t least = std::ranges::min(config.patch_size);
   if (config.perceptual_weight > 0 && !config.perceptual_weights.empty() && least < kSmallestPerceptualSide) {
-    problems.push_back({"a patch of " + patch + " is too small for the perceptual loss, which takes sides of " +
-                            std::to_string(kSmallestPerceptualSide) + " and more",
+    problems.push_back({"a patch of " + patch + " is too small for the perceptual loss, which needs sides of at least " +
+                            std::to_string(kSmallestPerceptualSide),
                         "recipe.patch_size", "use a larger patch, or remove recipe.perceptual_weights"});
   }
   if (config.adv_weight <= 0) return;
   const std::int64_t smallest = smallest_side(config);
   if (least >= smallest) return;
   problems.push_back({"a patch of " + patch + " is too small for a discriminator of " + std::to_string(config.disc_layers) +
-                          " layers, which takes sides of " + std::to_string(smallest) + " and more",
+                          " layers, which needs sides of at least " + std::to_string(smallest),
                       "recipe.patch_size", "use a larger patch, recipe.disc_layers=2, or recipe.adv_weight=0"});
 }
 

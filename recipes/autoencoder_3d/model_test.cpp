@@ -116,7 +116,7 @@ TEST(AutoencoderModel, WhatNoNetworkCanHaveIsToldBeforeItIsMade) {
   EXPECT_EQ(first_problem(config), "a patch of [16,18,16] can't be halved 2 times");
   config = preset("smoke");
   config.disc_layers = 3;
-  EXPECT_THAT(first_problem(config), HasSubstr("too small for a discriminator of 3 layers, which takes sides of 24 and more"));
+  EXPECT_THAT(first_problem(config), HasSubstr("too small for a discriminator of 3 layers, which needs sides of at least 24"));
   config.adv_weight = 0;
   EXPECT_EQ(first_problem(config), "") << "there is none";
   EXPECT_FALSE(VolumeGan(config).has_discriminator());

@@ -296,7 +296,7 @@ void initialise_as_torch(torch::nn::Module& module, at::Generator& generator) {
   for (auto& item : module.named_parameters()) {
     at::Tensor& value = item.value();
     if (item.key().ends_with("weight")) bound = value.dim() > 1 ? 1.0 / std::sqrt(static_cast<double>(value[0].numel())) : 0;
-    // A bias has the same bound as the weight of its layer; the weight comes before the bias.
+    // The weight of a layer comes before its bias, so a bias gets the bound of its weight.
     if (bound > 0) value.uniform_(-bound, bound, generator);
   }
 }

@@ -158,7 +158,7 @@ std::array<at::Tensor, 7> Perceptual::features(const at::Tensor& images) const {
 
 at::Tensor Perceptual::distances(const at::Tensor& recon, const at::Tensor& target, const Slices& slices) const {
   if (!range_.defined() || range_.device() != recon.device())
-    // host: copied once, not in each step
+    // host: copied to the device once, not in each step
     range_ = at::stack({at::tensor(at::ArrayRef<double>(kShift)), at::tensor(at::ArrayRef<double>(kScale))})
                  .view({2, 1, 3, 1, 1})
                  .to(recon.device());

@@ -36,8 +36,8 @@ class Perceptual : public torch::nn::Module {
   Perceptual(const std::filesystem::path& from, bool maps);
 
   // The distance of each row, (B) fp32: the mean over the row's slices and channels, summed over the three axes. recon and
-  // target are (B, C, D, H, W), each side at least kSmallestPerceptualSide. `slices` must be on their device. `target` gets no
-  // gradient.
+  // target are (B, C, D, H, W), each side at least kSmallestPerceptualSide. `slices` must be on the device of recon and target.
+  // `target` gets no gradient.
   [[nodiscard]] at::Tensor distances(const at::Tensor& recon, const at::Tensor& target, const Slices& slices) const;
 
  private:

@@ -91,7 +91,8 @@ std::size_t voxels_of(const VolumeFile& file) { return static_cast<std::size_t>(
 
 VolumeFile judged_npz(VolumeFile file) {
   const format::NpzFile archive(file.path);
-  const char* const next = "save with numpy.savez(path, array), array of shape (2,D,H,W): low-count image, high-count label";
+  const char* const next =
+      "save with numpy.savez(path, array), where array is (2,D,H,W): first the low-count image, then the high-count label";
   const format::NpzEntry* entry = archive.find("arr0");
   if (entry == nullptr) entry = archive.find("arr_0");
   if (entry == nullptr && !archive.unread().empty())

@@ -44,8 +44,8 @@ struct VolumeFile {
 [[nodiscard]] DType kept_dtype(const VolumeFile& file);
 [[nodiscard]] std::size_t kept_bytes(const VolumeFile& file);  // bytes of a volume in memory, in kept_dtype()
 
-// Reads the first `count` volumes, kept_bytes() each. Throws the errors of the format and of NiftiFile. Throws DataError for a
-// value that is NaN or infinite, and for a file that can't be used or has changed since open_volume_file().
+// Reads the first `count` volumes, kept_bytes() each. Throws the errors of format::NpzFile and data::NiftiFile. Also throws
+// DataError for a value that is NaN or infinite, and for a file that can't be used or has changed since open_volume_file().
 void read_volumes(const VolumeFile& file, std::int64_t count, std::span<std::byte> out);
 
 // Copies the block of `size` at `offset` out of a volume in memory, and scales the block's values. Voxels outside the volume are

@@ -105,7 +105,8 @@ TEST_F(VolumeFileTest, BadFilesAreNamedBeforeTheFirstStep) {
   message = refusal_message<DataError>([&] { (void)open(); });
   EXPECT_EQ(message.what, "entry arr_0 is [16,16,16], expected [2,D,H,W]");
   EXPECT_EQ(message.where, (folder_ / "p012.npz").string());
-  EXPECT_EQ(message.next, "save with numpy.savez(path, array), array of shape (2,D,H,W): low-count image, high-count label");
+  EXPECT_EQ(message.next,
+            "save with numpy.savez(path, array), where array is (2,D,H,W): first the low-count image, then the high-count label");
   EXPECT_EQ(what_of(), message.what);
   npz("p.npz", DType::f32, {3, 4, 4, 4}, first(192), "arr0");
   EXPECT_EQ(what_of(), "entry arr0 is [3,4,4,4], expected [2,D,H,W]");

@@ -96,7 +96,7 @@ void check_crops(const VolumeFiles& files, const RecipeConfig& recipe) {
   const std::int64_t least = halvings(recipe);
   for (const VolumeFile& file : files.train) {
     if (recipe.pad_small || !is_smaller(file.shape, recipe.patch_size)) continue;
-    throw DataError({.what = "the volume is " + to_text(file.shape) + ", the crop is " + to_text(recipe.patch_size),
+    throw DataError({.what = "the volume is " + to_text(file.shape) + ", but the crop is " + to_text(recipe.patch_size),
                      .where = file.path.string(),
                      .next = "make recipe.patch_size smaller, or set recipe.pad_small=true"});
   }
@@ -225,7 +225,7 @@ Shape validation_size(const std::vector<VolumeFile>& validation, const RecipeCon
   const std::int64_t step = halvings(recipe);
   Shape size(3);
   for (std::size_t axis = 0; axis < 3; ++axis) {
-    size[axis] = 4 * ((3 * recipe.patch_size[axis] + 7) / 8);  // equals 4 * ceil(1.5 p / 4)
+    size[axis] = 4 * ((3 * recipe.patch_size[axis] + 7) / 8);  // equals 4 * ceil(1.5 * patch_size / 4)
     for (const VolumeFile& file : validation) size[axis] = std::min(size[axis], file.shape[axis]);
     size[axis] = std::max(size[axis] / step * step, step);
   }

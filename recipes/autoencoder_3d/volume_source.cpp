@@ -77,7 +77,8 @@ class VolumeSource final : public data::Source {
     }
     return texts;
   }
-  // Returns for each plane of the crop the bytes from the first to the last row that the crop needs.
+  // Returns a range of bytes for each plane of the crop, from the first to the last row that the crop needs, in each volume;
+  // also the range of the percentiles, if the part has them.
   [[nodiscard]] std::vector<data::PartRange> looks_at(std::int64_t index, std::size_t,
                                                       const data::ReadRandom& random) const override {
     const VolumeFile& from = file(index);

@@ -38,9 +38,9 @@ struct VolumeFiles {
 
 // A source with a sample for each file. "image" f32 [1,d,h,w] is the low-count volume. "label", of the same shape, is the
 // high-count volume; it is left out unless recipe.target or recipe.image_channels needs it. With scale_on=volume, "range" f32
-// [keys,2] has percentiles 0 and 99.5 of the whole volumes. In training a sample is a random crop of patch_size, the same for
-// image and label; in validation it is the centred crop of validation_size(). `files` is the list of the split in VolumeFiles;
-// it must not be empty.
+// has percentiles 0 and 99.5 of the whole volume, [1,2] for "image" alone or [2,2] for "image" and "label". In training a sample
+// is a random crop of patch_size, the same for image and label; in validation it is the centred crop of validation_size().
+// `files` is the list of the split in VolumeFiles; it must not be empty.
 [[nodiscard]] std::shared_ptr<const data::Source> volume_source(std::vector<VolumeFile> files, Split split,
                                                                 const RecipeConfig& recipe);
 

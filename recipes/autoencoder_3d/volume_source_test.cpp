@@ -67,7 +67,7 @@ TEST_F(VolumeSourceTest, SmallVolumesEndInZeros) {
   }
   recipe_.pad_small = false;
   const Message message = refusal_message<DataError>([&] { (void)open(); });
-  EXPECT_EQ(message.what, "the volume is [3,8,2], the crop is [4,4,4]");
+  EXPECT_EQ(message.what, "the volume is [3,8,2], but the crop is [4,4,4]");
   EXPECT_THAT(message.where, HasSubstr("a.npz"));
 }
 

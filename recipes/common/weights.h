@@ -10,7 +10,7 @@
 namespace millrace::recipes {
 
 // Returns true if there are weights to begin with: `path`, the value of the config key `key`, is not empty. If `in_snapshot` is
-// true, a snapshot has these weights, so the file may be gone. Then the result is false, and a note says so.
+// true, a snapshot also has these weights; if the file `path` is then gone, the result is false, and a note says so.
 [[nodiscard]] bool finds_weights(const Context& context, const std::string& key, const std::string& path, bool in_snapshot);
 // Calls load_weights() on the real file system, without messages on the console.
 [[nodiscard]] Weights quiet_weights(const std::filesystem::path& from);

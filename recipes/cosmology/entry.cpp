@@ -25,8 +25,8 @@ struct Sky {
   std::int64_t filters, ra, frequencies, baselines, split, batch;  // filters: number of filters of the U-Net; ra: number of RA
                                                                    // samples of a chunk
 };
-// A shape for measuring a step: chunks of random numbers in the network's layout. bench/step/shapes.py has the same sizes for
-// Python.
+// A training step for `millrace bench step`, on random chunks as prepare() returns them. bench/step/shapes.py has the same sizes
+// for Python.
 BenchShape shape(std::string name, std::string help, const Sky& sky) {
   return {.name = std::move(name),
           .help = std::move(help),
@@ -43,7 +43,7 @@ BenchShape shape(std::string name, std::string help, const Sky& sky) {
           })};
 }
 
-// The names of the switchboard rows that this recipe uses. Rows that every recipe uses are left out.
+// The names of the optimisations (rows of the switchboard) that matter to this recipe but not to every recipe.
 std::vector<std::string> switches() {
   return {"channels_last",      "tried_convolutions", "file_index", "hdf5_direct", "fused_activation", "fused_padding",
           "direct_convolution", "fused_projection",   "stored_pca", "look_ahead",  "sample_cache"};
@@ -79,8 +79,9 @@ Entry entry() {
     std::string text = uvh5::read_as(file);
     return text.empty() ? sky_read_as(file) : text;
   };
-  entry.predicts = {.inputs = {{"x", DType::c64, "[rows,baselines,frequencies,RA]", "visibilities with foreground, kelvin"}},
-                    .outputs = {{"signal", DType::c64, "[rows,baselines,frequencies,RA]", "the 21 cm signal in them, kelvin"}}};
+  entry.predicts = {
+      .inputs = {{"x", DType::c64, "[rows,baselines,frequencies,RA]", "visibilities with foreground, kelvin"}},
+      .outputs = {{"signal", DType::c64, "[rows,baselines,frequencies,RA]", "the 21 cm signal in the input, kelvin"}}};
   entry.commands = {{"pca", "fit foreground components, or compare them with those of each batch", pca_command},
                     {"uvh5", "make a run's folder from an interferometer's uvh5 files", uvh5_command}};
   entry.bench_shapes = bench_shapes();

@@ -7,8 +7,8 @@ namespace millrace::recipes::cosmology {
 
 [[nodiscard]] Entry entry();
 
-// `millrace pca fit|validate`: fits foreground components, or compares them with components of single batches. Returns the exit
-// code.
+// `millrace pca fit|validate`: fits foreground components, or compares stored components with those of single batches. Returns
+// the exit code.
 int pca_command(std::span<const std::string> words);
 
 // `millrace uvh5`: converts an interferometer's files to the folders that a run reads. Returns the exit code.

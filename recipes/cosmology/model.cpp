@@ -91,8 +91,8 @@ void UNet::initialise(std::uint64_t seed) {
     at::Tensor& value = named.value();
     if (named.key().find("bn1") != std::string::npos || named.key().find("batchnorm") != std::string::npos) continue;
     if (value.dim() == 5) bound = 1.0 / std::sqrt(static_cast<double>(value.size(1) * kVolume));
-    value.uniform_(-bound, bound, generator);  // a bias has the same bound as the weight of its layer; the weight comes before
-                                               // the bias
+    value.uniform_(-bound, bound, generator);  // the weight of a layer comes before its bias, so a bias gets the bound of its
+                                               // weight
   }
 }
 

@@ -59,7 +59,7 @@ Request request_of(config::Arguments& arguments, std::int64_t samples) {
   return request;
 }
 
-// What both `pca fit` and `pca validate` work with.
+// The config and the sky on which `pca fit` and `pca validate` work.
 struct Task {
   RecipeConfig recipe;
   RunConfig shared;
@@ -139,11 +139,11 @@ void compare(const nn::ForegroundPca& pca, const at::Tensor& pixels, const Recip
   const auto timed = [](double& milliseconds, const auto& run) {
     const double begin = steady_seconds();
     at::Tensor result = run();
-    if (!result.is_cpu()) (void)result.flatten()[0].item<float>();  // reads a value, which waits for the device
+    if (!result.is_cpu()) (void)result.flatten()[0].item<float>();  // reading a value waits for the device
     milliseconds += (steady_seconds() - begin) * 1e3;
     return result;
   };
-  (void)pca.clean(pixels).sum().item<float>();  // a first call, which warms up
+  (void)pca.clean(pixels).sum().item<float>();  // an untimed call first, as a warm-up
   const at::Tensor stored = timed(all.stored_ms, [&] { return pca.clean(pixels); });
   const at::Tensor batch = timed(all.batch_ms, [&] { return clean_by_batch(pixels, recipe.n_fg); });
   const at::Tensor difference = (stored - batch).abs().to(at::kDouble);

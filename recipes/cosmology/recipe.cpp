@@ -174,7 +174,7 @@ void Cosmology::begin_validation() {
   left_ = power_ = at::Tensor();
 }
 
-void Cosmology::end_validation(metrics::Board&) {  // host: the values are read anyway after a validation
+void Cosmology::end_validation(metrics::Board&) {  // host: waits for two values, once in each validation
   if (!left_.defined() || !pinned_.add(step_, left_.item<double>(), power_.item<double>())) return;
   context_.note("in three validations in a row the error has about as much power as the signal (" +
                 percent(left_.item<double>() / power_.item<double>(), 1) +

@@ -1,7 +1,7 @@
 // Recipe "cosmology": recovers the 21 cm signal after its foreground was removed by principal components.
 //   data     HDF5 visibilities, signal plus a foreground drawn for it; cleaned, scaled and cut into chunks on the device
 //   model    3-D U-Net with two levels (model.h)
-//   loss     log of the mean squared error, exact over accumulation
+//   loss     log of the mean squared error over all accumulated batches of a step
 //   metrics  correlation with the true signal, residual power, delay spectra; the same for the cleaned input without the network
 #pragma once
 
@@ -48,7 +48,8 @@ class Cosmology final : public Recipe {
 
  private:
   void use_given_components();
-  at::Tensor recover(const at::Tensor& input);  // runs the model; if recipe.pad says so, pads `input` before and cuts the result
+  at::Tensor recover(const at::Tensor& input);  // runs the model; if recipe.pad says so, pads `input` and cuts the padding off
+                                                // the result
 
   Context context_;
   OpenSky open_;

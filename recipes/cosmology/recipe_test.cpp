@@ -301,21 +301,21 @@ TEST_F(CosmologyTest, ComponentsFoundThatDoNotFitAreFittedAgain) {
   other.facts = fitted.facts;
   other.facts["content"] = "of other bytes";
   other.save(Fs::real(), ours);
-  refitted("fitted on files of the same names and sizes with other contents");
+  refitted("fitted on files with the same names and sizes but other contents");
   // The tiny sky is in memory, so what its files hold changes only the stamps.
   const auto rewrite = [&](const char* text) {
     for (int file = 0; file < kTiny.files; ++file) std::ofstream(folder_ / ("signal/s" + std::to_string(file) + ".h5")) << text;
   };
   rewrite("old");
-  refitted("with other contents");
+  refitted("but other contents");
   rewrite("new");
-  refitted("with other contents");
+  refitted("but other contents");
   other.facts = fitted.facts;
   other.facts.erase("content");  // as of an earlier version, whose components are used as before
   other.save(Fs::real(), ours);
   EXPECT_TRUE(at::equal(start().vectors(), other.vectors()));
   nn::ForegroundPca(fitted.mean(), fitted.eigenvalues(), fitted.vectors(), 4).save(Fs::real(), ours);
-  refitted("pca file has n_fg 4, recipe.n_fg is 3");
+  refitted("the PCA file has n_fg 4, but recipe.n_fg is 3");
   std::ofstream(ours) << "no such file";
   refitted("not used");
 
@@ -330,7 +330,7 @@ TEST_F(CosmologyTest, ComponentsFoundThatDoNotFitAreFittedAgain) {
   EXPECT_THAT(refusal([&] {
                 (void)start({{"recipe.pca_components_path", (folder_ / "named.safetensors").string()}});
               }),
-              HasSubstr("pca file has n_fg 4"));
+              HasSubstr("the PCA file has n_fg 4"));
 }
 
 }  // namespace

@@ -48,9 +48,10 @@ TEST_F(CosmologyTest, EveryFaultOfTheInputHasItsText) {
   EXPECT_THAT(refused(), ::testing::MatchesRegex("DataError  s[0-9].h5 /vis is .4,(12|8),16., s[0-9].h5 has .4,(12|8),16.\n"
                                                  "  where    .*\n  next     remove or regrid the file"));
   altered_.clear();
-  EXPECT_THAT(refused({{"recipe.ra_keep", 32}}),
-              ::testing::MatchesRegex("DataError  s[0-9].h5 has 16 RA samples, ra_keep is 32\n  where    .*\n  next     lower "
-                                      "recipe.ra_keep .it must be a multiple of 4.split = 8."));
+  EXPECT_THAT(
+      refused({{"recipe.ra_keep", 32}}),
+      ::testing::MatchesRegex("DataError  s[0-9].h5 has 16 RA samples, but ra_keep is 32\n  where    .*\n  next     lower "
+                              "recipe.ra_keep .it must be a multiple of 4.split = 8."));
 
   for (const auto& [value, word] : {std::pair{std::nanf(""), "nan"}, std::pair{HUGE_VALF, "inf"}}) {
     auto cube = sky_signal(kTiny, 5, 0);
@@ -77,14 +78,14 @@ TEST_F(CosmologyTest, ComponentsOfOtherDataAreRefused) {
   EXPECT_EQ(refused(), "accepted");
   const std::string next = "\n  where    pca.safetensors\n  next     fit it again: millrace pca fit --config FILE";
   config.n_fg = 2;
-  EXPECT_EQ(refused(), "DataError  pca file has n_fg 3, recipe.n_fg is 2" + next);
+  EXPECT_EQ(refused(), "DataError  the PCA file has n_fg 3, but recipe.n_fg is 2" + next);
   config.n_fg = 3;
   pca.freq_mhz = pca.freq_mhz + 1.0;
-  EXPECT_EQ(refused(), "DataError  pca file has channel 0 at 507.250 MHz, data have 506.250 MHz" + next);
+  EXPECT_EQ(refused(), "DataError  the PCA file has channel 0 at 507.250 MHz, but the data have 506.250 MHz" + next);
   Sky wider = all;
   wider.shape[1] = 16;
   EXPECT_EQ(refusal([&] { check_pca(pca, config, wider, "pca.safetensors", {}); }),
-            "DataError  pca file has 8 frequencies, data have 16" + next);
+            "DataError  the PCA file has 8 frequencies, but the data have 16" + next);
 }
 
 TEST_F(CosmologyTest, AFitGoesByThePolicyForBadSamples) {

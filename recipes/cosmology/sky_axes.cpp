@@ -77,9 +77,9 @@ std::vector<double> numbers_of(const hdf5::File& file, const std::string& name, 
   }
   const std::string where = file.path().string();
   if (set->shape[0] != count) {
-    problems.push_back({name_of_file(file) + ": " + name + " has " + std::to_string(set->shape[0]) + " numbers, the cube has " +
-                            std::to_string(count) + " " + axis,
-                        where, "write the axis anew with a number for each of them, or leave it out of all files"});
+    problems.push_back({name_of_file(file) + ": " + name + " has " + std::to_string(set->shape[0]) +
+                            " numbers, but the cube has " + std::to_string(count) + " " + axis,
+                        where, "write the axis anew with as many numbers as the cube has, or leave it out of all files"});
     return {};
   }
   std::vector<double> values = hdf5::numbers_of(file, *set);
@@ -157,7 +157,7 @@ double largest_difference(const std::vector<double>& a, const std::vector<double
   return most;
 }
 
-// Two files have the same channels if their frequencies differ by at most the returned value.
+// Returns a tolerance: two files have the same channels if their frequencies differ by at most this.
 double tolerance(const std::vector<double>& mhz) {
   double least = std::numeric_limits<double>::max();
   for (std::size_t i = 1; i < mhz.size(); ++i) least = std::min(least, std::abs(mhz[i] - mhz[i - 1]));

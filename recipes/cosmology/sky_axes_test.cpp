@@ -97,7 +97,7 @@ TEST(SkyWords, FrequenciesOfEachFormAreMegahertz) {
 TEST(SkyWords, WhatIsNoAxisIsAProblemOrTold) {
   Read found = read(SaidSky("a").with_freq({100, 101, 102}));
   ASSERT_EQ(found.problems.size(), 1U);
-  EXPECT_EQ(found.problems[0].what, "signal/a: /index_map/freq has 3 numbers, the cube has 4 frequencies");
+  EXPECT_EQ(found.problems[0].what, "signal/a: /index_map/freq has 3 numbers, but the cube has 4 frequencies");
   found = read(SaidSky("a").with_freq({100, std::numeric_limits<double>::infinity(), 102, 103}));
   ASSERT_EQ(found.problems.size(), 1U);
   EXPECT_THAT(found.problems[0].what, HasSubstr("not finite"));

@@ -132,7 +132,8 @@ std::string check_left(const RecipeConfig& recipe, const Sky& sky, const nn::For
   std::string next;
   if (const auto half = half_of(powers.left);
       static_cast<double>(half.size()) <= kFewChannels * static_cast<double>(sky.freq_mhz.size())) {
-    text += "; half of that is in " + counted(half.size(), "channel", "channels") + ", " + channels_text(half, sky);
+    text +=
+        "; half of the remaining power is in " + counted(half.size(), "channel", "channels") + ", " + channels_text(half, sky);
     next = "flag or leave out channels with interference";
   }
   if (more > 0) {

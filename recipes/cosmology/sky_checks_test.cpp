@@ -78,11 +78,11 @@ TEST_F(SkyChecks, InterferenceAboveTheComponentsIsNamedWithItsChannels) {
   const auto said = lines();
   ASSERT_EQ(said.size(), 1U);
   EXPECT_THAT(said[0],
-              ::testing::MatchesRegex(
-                  "with recipe.n_fg = 3 PCA leaves [0-9.e+]+ times the power of the signal: the network will "
-                  "hardly find the signal; half of that is in [12] channels?, .* MHz.*; 3 further components each hold more "
-                  "power than the whole signal. Next: flag or leave out channels with interference, or raise "
-                  "recipe.n_fg to 6"));
+              ::testing::MatchesRegex("with recipe.n_fg = 3 PCA leaves [0-9.e+]+ times the power of the signal: the network will "
+                                      "hardly find the signal; half of the remaining power is in [12] channels?, .* MHz.*; 3 "
+                                      "further components each hold more "
+                                      "power than the whole signal. Next: flag or leave out channels with interference, or raise "
+                                      "recipe.n_fg to 6"));
   EXPECT_THAT(lines({{"recipe.n_fg", 6}}), IsEmpty());
   EXPECT_THAT(lines({{"recipe.pca", "batch"}}), Contains(HasSubstr("PCA leaves")));
   serve(interference(1, 0.1));

@@ -77,9 +77,10 @@ const hdf5::Dataset& cube_of(const hdf5::File& file, const RecipeConfig& recipe)
 void check_sizes(const hdf5::File& file, const Shape& shape, const RecipeConfig& recipe, std::vector<Problem>& problems) {
   const std::string where = file.path().string();
   if (shape[2] < recipe.ra_keep) {
-    problems.push_back(
-        {file_name_of(file) + " has " + std::to_string(shape[2]) + " RA samples, ra_keep is " + std::to_string(recipe.ra_keep),
-         where, "lower recipe.ra_keep (it must be a multiple of 4*split = " + std::to_string(4 * recipe.split) + ")"});
+    problems.push_back({file_name_of(file) + " has " + std::to_string(shape[2]) + " RA samples, but ra_keep is " +
+                            std::to_string(recipe.ra_keep),
+                        where,
+                        "lower recipe.ra_keep (it must be a multiple of 4*split = " + std::to_string(4 * recipe.split) + ")"});
   }
   for (const auto& [size, what] : {std::pair{shape[0], "baselines"}, std::pair{shape[1], "frequencies"}}) {
     if (size % 4 == 0 || recipe.pad != Padding::none) continue;

@@ -31,14 +31,13 @@ std::string content_of(const RecipeConfig& recipe, const Sky& sky) {
   return digest.hex();
 }
 
-// Returns how the components' data differ from the data of this run; "" if they do not differ, or if the facts of the components
-// do not show it.
+// Returns how the components' data differ from the data of this run; "" if they do not differ, or if pca.facts does not tell.
 std::string other_data(const nn::ForegroundPca& pca, const RecipeConfig& recipe, const Sky& sky) {
   if (const auto fact = pca.facts.find("fingerprint"); fact != pca.facts.end() && fact->second != sky.fingerprint)
     return "fitted on other files or another split than this run's";
   // Components of earlier versions do not have this fact.
   if (const auto fact = pca.facts.find("content"); fact != pca.facts.end() && fact->second != content_of(recipe, sky))
-    return "fitted on files of the same names and sizes with other contents";
+    return "fitted on files with the same names and sizes but other contents";
   return "";
 }
 
@@ -98,10 +97,12 @@ void check_pca(const nn::ForegroundPca& pca, const RecipeConfig& recipe, const S
                const Tell& report) {
   const std::int64_t frequencies = sky.shape[1];
   if (pca.frequencies() != frequencies) {
-    refuse("pca file has " + std::to_string(pca.frequencies()) + " frequencies, data have " + std::to_string(frequencies), where);
+    refuse("the PCA file has " + std::to_string(pca.frequencies()) + " frequencies, but the data have " +
+               std::to_string(frequencies),
+           where);
   }
   if (pca.n_fg() != recipe.n_fg) {
-    refuse("pca file has n_fg " + std::to_string(pca.n_fg()) + ", recipe.n_fg is " + std::to_string(recipe.n_fg), where);
+    refuse("the PCA file has n_fg " + std::to_string(pca.n_fg()) + ", but recipe.n_fg is " + std::to_string(recipe.n_fg), where);
   }
   if (pca.freq_mhz.defined()) {
     constexpr double kApart = 1e-3;  // in MHz; frequencies that differ by more than this belong to different channels
@@ -117,8 +118,8 @@ void check_pca(const nn::ForegroundPca& pca, const RecipeConfig& recipe, const S
     };
     if (apart.max().item<double>() > kApart && !is_default()) {
       const auto i = apart.argmax().item<std::int64_t>();
-      refuse("pca file has channel " + std::to_string(i) + " at " + fixed(known[i].item<double>(), 3) + " MHz, data have " +
-                 fixed(sky.freq_mhz[static_cast<std::size_t>(i)], 3) + " MHz",
+      refuse("the PCA file has channel " + std::to_string(i) + " at " + fixed(known[i].item<double>(), 3) +
+                 " MHz, but the data have " + fixed(sky.freq_mhz[static_cast<std::size_t>(i)], 3) + " MHz",
              where);
     }
   }

@@ -18,17 +18,17 @@ using Tell = std::function<void(const std::string&)>;
 struct TrainingPair {
   at::Tensor x, y;
 };
-// A training sample: x, the signal with foreground, to which components are fitted, and y, its target. Both are complex64
+// A training sample: x is the signal with foreground, and components are fitted to x; y is the target of x. Both are complex64
 // (baselines, frequencies, ra_keep).
 [[nodiscard]] TrainingPair training_pair(const SkySource& source, std::int64_t index, std::uint64_t seed);
 // The x of training_pair().
 [[nodiscard]] at::Tensor training_input(const SkySource& source, std::int64_t index, std::uint64_t seed);
 [[nodiscard]] SkySource training_source(const RecipeConfig& recipe, const Sky& sky);  // without augmentation
 
-// Fits components to the first min(num_samples, all) training samples: to the samples' x after the cut and before noise. Holds
-// one sample in memory at a time. `progress` gets (done, all) after each sample. If a sample can't be read and input.bad_samples
-// is fail, throws DataError. With any other policy, leaves the sample out and calls `left_out` with the reason; throws DataError
-// if all samples are left out, or more than input.max_bad_fraction allows.
+// Fits components to x of the first min(num_samples, all) training samples, after x is cut and before noise is added. Holds one
+// sample in memory at a time. `progress` gets (done, all) after each sample. If a sample can't be read and input.bad_samples is
+// fail, throws DataError. With any other policy, leaves the sample out and calls `left_out` with the reason; throws DataError if
+// all samples are left out, or more than input.max_bad_fraction allows.
 [[nodiscard]] nn::ForegroundPca fit_pca(const RecipeConfig& recipe, const Sky& sky, std::uint64_t seed, std::int64_t num_samples,
                                         const DataConfig& input = {},
                                         const std::function<void(std::int64_t, std::int64_t)>& progress = {},

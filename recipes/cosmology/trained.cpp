@@ -79,9 +79,9 @@ void Cosmology::use_given_components() {
   if (pca_ || recipe_.pca_components_path.empty() || recipe_.pca.value_or(PcaMode::stored) == PcaMode::batch) return;
   nn::ForegroundPca pca = nn::ForegroundPca::load(recipe_.pca_components_path);
   if (pca.n_fg() != recipe_.n_fg) {
-    throw DataError({"pca file has n_fg " + std::to_string(pca.n_fg()) + ", recipe.n_fg is " + std::to_string(recipe_.n_fg),
-                     std::filesystem::path(recipe_.pca_components_path).string(),
-                     "give the components that the model was trained with"});
+    throw DataError(
+        {"the PCA file has n_fg " + std::to_string(pca.n_fg()) + ", but recipe.n_fg is " + std::to_string(recipe_.n_fg),
+         std::filesystem::path(recipe_.pca_components_path).string(), "give the components that the model was trained with"});
   }
   pca_ = std::move(pca);
 }
@@ -99,9 +99,9 @@ Tensors Cosmology::predict(const Tensors& inputs) {
   const std::int64_t multiple = recipe_.pad == Padding::none ? 4 : 1;
   if (x.size(1) % multiple != 0 || x.size(2) % multiple != 0 || x.size(3) % (multiple * recipe_.split) != 0 ||
       (pca_ && x.size(2) != pca_->frequencies())) {
-    const std::string lengths =
-        multiple == 1 ? "RA must be a multiple of split = " + std::to_string(recipe_.split)
-                      : "baselines and frequencies must be multiples of 4, RA of 4*split = " + std::to_string(4 * recipe_.split);
+    const std::string lengths = multiple == 1 ? "RA must be a multiple of split = " + std::to_string(recipe_.split)
+                                              : "baselines and frequencies must be multiples of 4, RA a multiple of 4*split = " +
+                                                    std::to_string(4 * recipe_.split);
     throw UsageError({"\"x\" is " + shape + ": " + lengths +
                           (pca_ ? ", and the model has " + std::to_string(pca_->frequencies()) + " frequencies" : std::string()),
                       "predict", "cut or regrid the input, or give --recipe.pad=mirror"});

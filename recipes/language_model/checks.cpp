@@ -11,7 +11,7 @@ std::vector<Problem> problems_of(const RecipeConfig& recipe) {
   const std::int64_t inputs = recipe.seq_len - 1;  // one less, because the last token of a sequence is only a target
   if (inputs > recipe.model_positions) {
     problems.push_back({"sequences of " + std::to_string(recipe.seq_len) + " tokens need " + std::to_string(inputs) +
-                            " positions, the model has " + std::to_string(recipe.model_positions),
+                            " positions, but the model has " + std::to_string(recipe.model_positions),
                         "recipe.seq_len, recipe.model_positions",
                         "lower seq_len to <= " + std::to_string(recipe.model_positions + 1) + ", or raise model_positions"});
   }
@@ -46,9 +46,9 @@ at::Tensor checked_tokens(const Tensors& inputs, const ModelConfig& model) {
                       "millrace inspect shows what the file holds"});
   }
   if (tokens.size(1) > model.positions) {
-    throw UsageError({"\"tokens\" is " + std::to_string(tokens.size(1)) + " long, the model has " +
+    throw UsageError({"\"tokens\" is " + std::to_string(tokens.size(1)) + " long, but the model has " +
                           std::to_string(model.positions) + " positions",
-                      "predict", "cut it into pieces of at most that length"});
+                      "predict", "cut the text into pieces of at most " + std::to_string(model.positions) + " tokens"});
   }
   const at::Tensor ids = tokens.to(at::kCPU, at::kLong).contiguous();
   const auto* id = ids.const_data_ptr<std::int64_t>();

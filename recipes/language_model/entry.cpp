@@ -28,7 +28,7 @@ void make_data(const std::string& preset, const std::filesystem::path& out, std:
 struct StepSize {
   std::int64_t width, layers, heads, context, batch, vocabulary;
 };
-// A shape for measuring a step: random tokens, with dropout. bench/step/shapes.py has the same shapes for Python.
+// A training step for `millrace bench step`: random tokens, with dropout. bench/step/shapes.py has the same shapes for Python.
 BenchShape shape(std::string name, std::string help, const StepSize& size) {
   return {.name = std::move(name),
           .help = std::move(help),
@@ -48,7 +48,7 @@ BenchShape shape(std::string name, std::string help, const StepSize& size) {
           })};
 }
 
-// The names of the switchboard rows that this recipe uses. Rows that every recipe uses are left out.
+// The names of the optimisations (rows of the switchboard) that matter to this recipe but not to every recipe.
 std::vector<std::string> switches() {
   return {"fused_dropout", "fused_attention", "fused_norm",    "fused_gelu",
           "fused_loss",    "bf16_weights",    "fp32_products", "token_cache"};

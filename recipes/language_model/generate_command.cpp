@@ -30,7 +30,7 @@ Continues PROMPT with a trained language model and prints the text. The model is
   --interactive         continue each line that is typed
   --max_length N        tokens to write (100)       --temperature T   0 = always the likeliest token (0.8)
   --top_k N             draw from the N likeliest (50); 0 = all       --top_p P   smallest set of that probability (0.9)
-  --beam_size N         candidates of --beam (5)    --seed N          another seed, another text (0)
+  --beam_size N         candidates of --beam (5)    --seed N          seed of the draws (0)
   --device D            auto, cpu, cuda, cuda:1
 )";
 
@@ -66,8 +66,7 @@ Request request_of(const Entry& row, config::Arguments arguments) {
           {"a second prompt: " + quoted(word), "millrace generate", "put a prompt of several words into quotes"});
     }
   }
-  constexpr bool kWithoutItsRun = true;  // the config is resolved without that of the run, because load_for_inference() reads
-                                         // the run's config
+  constexpr bool kWithoutItsRun = true;  // true: the run's config is left out here, because load_for_inference() reads it
   request.config = resolve_command_config(row, arguments, kWithoutItsRun).resolved;
   return request;
 }
@@ -131,7 +130,7 @@ void note_unknown_characters(LanguageModel& model, const std::string& prompt, te
 
 void interact(LanguageModel& model, bool beam, telemetry::Console& console) {
   std::string line;
-  std::cerr << "type the beginning of a text; an empty line or Ctrl-D ends\n> " << std::flush;
+  std::cerr << "type the beginning of a text; an empty line or Ctrl-D quits\n> " << std::flush;
   while (std::getline(std::cin, line) && !line.empty()) {
     note_unknown_characters(model, line, console);
     std::cout << line << model.write(line, model.generate_config(), beam) << "\n";

@@ -31,8 +31,8 @@ class LanguageModel final : public Recipe {
   void before_training() override;  // encodes the sources; in a resumed run, with the snapshot's tokenizer
   data::Pipeline data(Split split) override;
   data::Pipeline test_data() override;
-  Batch prepare(Batch batch) override;  // makes "input" and "target" from "tokens": int64 views, one token apart; "tokens" then
-                                        // equals "input"
+  Batch prepare(Batch batch) override;  // makes "input" and "target" from "tokens": int64 views, "target" one token later; sets
+                                        // "tokens" to "input"
   Transformer& model() override;
   std::vector<Objective> objectives() override;
   void begin_validation() override { lost_ = {}; }

@@ -185,7 +185,7 @@ TEST_F(RecipeTest, ContradictionsAreRefusedAllAtOnce) {
             "   2  a width of 65 is odd: positions are pairs of sine and cosine\n"
             "        where    recipe.model_embd\n"
             "        next     use an even width, such as 66\n"
-            "   3  sequences of 600 tokens need 599 positions, the model has 64\n"
+            "   3  sequences of 600 tokens need 599 positions, but the model has 64\n"
             "        where    recipe.seq_len, recipe.model_positions\n"
             "        next     lower seq_len to <= 65, or raise model_positions\n"
             "   4  an overlap of 600 tokens leaves no new token in a sequence of 600\n"
@@ -306,7 +306,7 @@ TEST_F(RecipeTest, PredictionTakesTokensAndRefusesWhatIsNone) {
   EXPECT_THAT(refusal([&] {
                 model.predict({{"tokens", at::zeros({1, 65}, at::kLong)}});
               }),
-              ::testing::HasSubstr("is 65 long, the model has 64 positions"));
+              ::testing::HasSubstr("is 65 long, but the model has 64 positions"));
 }
 
 TEST_F(RecipeTest, SampleTextHasTheEntropyItClaims) {

@@ -39,7 +39,7 @@ void check_stages(const ConvnetConfig& convnet, std::vector<Problem>& problems) 
     if (stage.pool_stride > 0 && stage.squeeze > stage.channels) {
       problems.push_back({"stage " + std::to_string(i) + " squeezes " + std::to_string(stage.channels) + " channels by " +
                               std::to_string(stage.squeeze) + ", which leaves no channel for the gate",
-                          "recipe.convnet.stages", "lower squeeze to at most the channels"});
+                          "recipe.convnet.stages", "lower squeeze to at most the number of channels"});
     }
   }
 }
@@ -69,7 +69,7 @@ std::vector<Problem> problems_of(const RecipeConfig& recipe, const RunConfig& ru
   check_stages(recipe.convnet, problems);
   const bool has_data = !recipe.dataset_config.empty() || !run.data.dir.empty();
   if (has_data && !recipe.units.empty()) {
-    problems.push_back({"units are given, but the data define their own", "recipe.units", "remove recipe.units"});
+    problems.push_back({"recipe.units is set, but the data define the units", "recipe.units", "remove recipe.units"});
   }
   return problems;
 }
@@ -94,7 +94,7 @@ void check_inputs(const Tensors& inputs, const ModelConfig& config) {
     throw DataError({"stim has shape " + to_text(shape_of(stim->second)) + ", the model takes [rows,1," +
                          std::to_string(config.lags) + ",height,width]",
                      "the input of predict",
-                     "give the " + std::to_string(config.lags) + " frames up to each bin, in the run's order"});
+                     "give the " + std::to_string(config.lags) + " frames up to each bin, in the run's order of lags"});
   }
   if (config.modulator.type == ModulatorType::none) return;
   const auto behavior = inputs.find("behavior");

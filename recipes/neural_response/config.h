@@ -148,8 +148,8 @@ struct ModulatorConfig {
     return std::tuple{
         field<&C::type>(
             "convgru = a recurrent network over frames and behaviour; pc = such a network predicts the last frame, and the "
-            "prediction's error is passed on; film, concat, stn = encoded behaviour scales and shifts the channels, is appended "
-            "to them, or moves the frame."),
+            "readouts also get the prediction's error; film, concat, stn = encoded behaviour scales and shifts the channels, is "
+            "appended to them, or moves the frame."),
         field<&C::hidden_dim>("Channels of the recurrent network (convgru, pc).").min(1),
         field<&C::beh_emb_dim>("Number of channels into which behaviour is embedded (convgru, pc).").min(1),
         field<&C::kernel_size>("Kernel size of the recurrent network's convolutions; odd.").min(1),

@@ -112,7 +112,7 @@ Stage::Stage(const StageConfig& config, std::int64_t in, const nn::Fused& fused)
     squeeze_ = std::make_shared<Weights>(std::vector<std::int64_t>{width, out, 1, 1, 1}, true);
     excite_ = std::make_shared<Weights>(std::vector<std::int64_t>{out, width, 1, 1, 1}, true);
     const auto pool = std::make_shared<Holder>();
-    const at::Tensor taps = at::tensor({1.0F, 2.0F, 1.0F});  // host: happens only when the module is made
+    const at::Tensor taps = at::tensor({1.0F, 2.0F, 1.0F});  // host: done once, when the module is made
     // never read; registered because VisionCore's files have this buffer
     pool->register_buffer("blur", (at::outer(taps, taps) / 16.0).view({1, 1, 3, 3}));
     pool->put("se.1", squeeze_);

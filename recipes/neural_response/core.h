@@ -36,7 +36,7 @@ class Frontend : public torch::nn::Module {
 // have values: in the last frames, and at the centre of these frames.
 //
 // The core's tensors are frames (N, T, C, H, W), so that the frames of all rows form a batch of images without a copy. In memory
-// either the channels of a frame come first or its pixels (channels_last).
+// the channels of a frame come first, or last with channels_last.
 class Stage : public torch::nn::Module {
  public:
   Stage(const StageConfig& config, std::int64_t in, const nn::Fused& fused);
@@ -55,7 +55,7 @@ class Stage : public torch::nn::Module {
   StageConfig config_;
   nn::Fused fused_;
   std::shared_ptr<Weights> conv_, squeeze_, excite_, shortcut_;  // squeeze_, excite_ and shortcut_ may be null
-  std::vector<std::int64_t> sources_;                            // the values of index_
+  std::vector<std::int64_t> sources_;                            // the values of index_, on the host
   at::Tensor index_;                                             // the frames that the last call of windows() took
 };
 

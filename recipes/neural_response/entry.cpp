@@ -27,8 +27,8 @@ void make_data(const std::string& preset, const std::filesystem::path& out, std:
   write_sample_sessions(sample_size(sample_sessions_of(size), preset, "sessions"), out, seed);
 }
 
-// A shape for measuring a step: random sessions whose fields have the shapes that the network takes, and the modulator pc
-// (predictive coding). bench/step/shapes.py has the same shapes for Python.
+// A training step for `millrace bench step`: random sessions whose fields have the shapes that the network takes, and the
+// modulator pc (predictive coding). bench/step/shapes.py has the same shapes for Python.
 BenchShape shape(std::string name, std::string help, const std::vector<std::int64_t>& sessions, std::int64_t batch) {
   return {.name = std::move(name),
           .help = std::move(help),
@@ -61,7 +61,7 @@ BenchShape shape(std::string name, std::string help, const std::vector<std::int6
           }};
 }
 
-// The names of the switchboard rows that this recipe uses. Rows that every recipe uses are left out.
+// The names of the optimisations (rows of the switchboard) that matter to this recipe but not to every recipe.
 std::vector<std::string> switches() {
   return {"channels_last",      "fused_dropout", "fused_gelu",     "bf16_weights", "fp32_products",
           "tried_convolutions", "file_index",    "hdf5_direct",    "joined_core",  "needed_only",
@@ -69,9 +69,9 @@ std::vector<std::string> switches() {
 }
 
 Guide guide() {
-  return {{{"sessions grouped, one forward of the core",
+  return {{{"sessions grouped, one forward pass of the core",
             {"joined_core"},
-            "100x compared with one forward pass for each sample; the row above makes one for each session"},
+            "100x compared with one forward pass for each sample; with everything off there is one for each session"},
            loading_in_parallel("0.03 to 2.0 it/s"),
            {"mixed precision", {"autocast", "bf16_weights"}, ""}},
           "0.03 to 2.0 it/s"};

@@ -63,8 +63,8 @@ class Gaussian final : public Readout {
     return bell / (bell.sum({1, 2}, true) + 1e-8);
   }
 
-  // Applies the mask before the features' weights. That leaves n C numbers for each row instead of n H W. Both orders need n C H
-  // W multiplications and take the same time, but the product with the mask is a single one over all rows.
+  // Applies the mask before the features' weights. For n units that leaves n C numbers for each row instead of n H W. Both
+  // orders need n C H W multiplications and take the same time, but the product with the mask is a single one over all rows.
   at::Tensor forward(const at::Tensor& features) override {
     const device::NoAutocast fp32(features.device().type());
     const std::int64_t rows = features.size(0), channels = features.size(1), n = session_.units;

@@ -1,7 +1,7 @@
 // Recipe "neural_response": spike counts of many units in many recording sessions, from the stimulus and the eye's behaviour.
 //   data     HDF5 sessions; a batch has a group for each session, rows drawn from all of them (Grouping::mix)
 //   model    an adapter and a readout per session around a core that all sessions share (model.h)
-//   loss     masked Poisson, exact over accumulation; plus the predictor's squared error and penalties of parameters
+//   loss     masked Poisson over all accumulated batches; plus the predictor's squared error and penalties of parameters
 //   metrics  bits per spike of each session and overall
 #pragma once
 
@@ -28,7 +28,7 @@ class NeuralResponse final : public Recipe {
 
   void before_training() override;  // opens all sessions and reads everything except the stimuli
   data::Pipeline data(Split split) override;
-  Batch prepare(Batch batch) override;  // turns "stim" from u8 into float, in the network's form
+  Batch prepare(Batch batch) override;  // turns "stim" into f32; u8 grey levels x become (x - 127) / 255
   DigitalTwin& model() override;
   bool set_layout(Layout layout) override;
   std::vector<Objective> objectives() override;

@@ -359,7 +359,8 @@ TEST(NeuralChecks, ValuesThatDoNotFitStandInOneList) {
   EXPECT_THAT(problems({{"recipe.modulator.kernel_size", 2}}), HasSubstr("an even number"));
   const Json blind = {{"recipe.adapter.type", "none"}, {"recipe.frontend.type", "none"}, {"recipe.convnet.type", "none"}};
   EXPECT_THAT(problems(blind), HasSubstr("a gaussian readout needs vision"));
-  EXPECT_THAT(problems({{"recipe.units", {3}}, {"data.dir", "x"}}), HasSubstr("units are given, but the data define their own"));
+  EXPECT_THAT(problems({{"recipe.units", {3}}, {"data.dir", "x"}}),
+              HasSubstr("recipe.units is set, but the data define the units"));
 }
 
 }  // namespace

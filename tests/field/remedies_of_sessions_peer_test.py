@@ -74,7 +74,7 @@ class SessionFiles(RemedyTest):
             Row("look at /dpi_valid, /trial_inds and /missing_pct, or make the filters less strict", self.with_("s11", dpi_valid=np.zeros(BINS, np.uint8)),
                 mended("s11")),
             Row("remove the file from types, or write it anew", self.with_("s12", stim=sound["stim"][:0]), mended("s12")),
-            Row("write all datasets of a session with the same bins", self.with_("s13", robs=sound["robs"][:-1]), mended("s13")),
+            Row("write all datasets of a session with the same number of bins", self.with_("s13", robs=sound["robs"][:-1]), mended("s13")),
             Row("write all datasets of the session in the order of time, or remove /t_bins", self.with_("s14", t_bins=sound["t_bins"][::-1]),
                 self.without("s14", "t_bins")),
             Row("write grey levels from 0 to 255", self.with_("s15", stim=sound["stim"] / np.float32(255)),
@@ -97,7 +97,7 @@ class SessionFiles(RemedyTest):
             Row("the file is damaged: write it anew", lambda: self.hollow("s19"), mended("s19")),
             Row("cut or scale the stimuli of a session to one size", two("s20", stim=np.repeat(sound["stim"], 2, 2)),
                 two("s20", stim=np.repeat(sound["stim"], 2, 2)[:, :, ::2])),
-            Row("write the types of a session with the same columns", two("s22", eyepos=np.zeros((BINS, 3), np.float32)), two("s22")),
+            Row("write behavior with the same columns in all files of a session", two("s22", eyepos=np.zeros((BINS, 3), np.float32)), two("s22")),
             Row("give the dataset file another seed or train_val_split, or leave the session out", self.with_("s21", trial_inds=halved, dpi_valid=one_side),
                 self.with_("s21", trial_inds=halved)),
         ]
@@ -190,9 +190,9 @@ class DatasetFiles(RemedyTest):
                 for remedy, old, new in DATASET_MENDS]
         rows += [Row("write ….yaml with its cids there, or correct session_dir", lambda: session("a", "session: a\ncids: [0]\n"),
                      lambda _: session("null", "session: 'null'\ncids: [0]\n")),
-                 Row("write cids: [0, 1, ...], the columns of /robs to model", lambda: session("b", "session: b\n"),
+                 Row("write cids: [0, 1, ...], the columns of /robs that the model predicts", lambda: session("b", "session: b\n"),
                      lambda _: session("b", "session: b\ncids: [0]\n")),
-                 Row("name it as its folder of HDF5 files is named", lambda: session("d", "session: ../d\ncids: [0]\n"),
+                 Row("give it the name of its folder of HDF5 files", lambda: session("d", "session: ../d\ncids: [0]\n"),
                      lambda _: session("d", "session: d\ncids: [0]\n")),
                  Row("remove one of them", lambda: session("c", "session: a\ncids: [0]\n"), lambda _: session("c", "session: c\ncids: [0]\n")),
                  Row("set data.dir to the folder that holds …/ and recipe.dataset_config to this dataset file, or make some: millrace make-data "

@@ -29,7 +29,7 @@ class Skies(RemedyTest):
         rows = [
             Row("leave one unit in the file", units("foreground/a", True), units("foreground/a", False)),
             Row("convert signal and foreground to the same unit", sound("foreground/b", unit="Jy"), sound("foreground/b", unit="K")),
-            Row("write the axis anew with a number for each of them, or leave it out of all files", sound("foreground/c", freq=PLAIN[:9]),
+            Row("write the axis anew with as many numbers as the cube has, or leave it out of all files", sound("foreground/c", freq=PLAIN[:9]),
                 sound("foreground/c")),
             Row("write the axis anew, or leave it out of all files", sound("foreground/d", freq=nan), sound("foreground/d")),
             Row("give signal and foreground the same grid along RA: regrid or remove the file", sound("foreground/e", ra=ra * 2), sound("foreground/e", ra=ra)),
@@ -221,8 +221,8 @@ class Uvh5Files(RemedyTest):
 
         nothing = lambda: None
         self.follow([Row("give BEGIN:END with 0 <= BEGIN < END <= …", nothing, option("--channels=0:99", "--channels=:")),
-                     Row("choose the same with --band or --channels", nothing, option("--channels=:", "--channels=0:8")),
-                     Row("choose the same with --baselines or --antennas", nothing, option("--antennas=0,1,2", "--baselines=0-1,0-9")),
+                     Row("choose the same channels of both with --band or --channels", nothing, option("--channels=:", "--channels=0:8")),
+                     Row("choose the same baselines of both with --baselines or --antennas", nothing, option("--antennas=0,1,2", "--baselines=0-1,0-9")),
                      Row("the files have …, …", nothing, option("--baselines=0-1,0-9", "--baselines=0-1,0-2"), says="the files have 0-1 0-2"),
                      Row("give a smaller number", nothing, option("--times-per-file=99", "--times-per-file=2"))], self.uvh5("a.uvh5"))
 
@@ -269,7 +269,7 @@ class Uvh5Files(RemedyTest):
         self.follow([Row("convert both to the same unit", nothing, self.edit("kelvin.uvh5"))], self.uvh5("jy.uvh5"))
         self.edit("kelvin.uvh5", Header__vis_units=np.bytes_("K"))()
         self.options = ["--make-signal", "0.01", "--signals=2"]
-        self.follow([Row("convert both to the same unit, or leave one out", nothing, lambda _: (self.folder / "kelvin.uvh5").unlink()),
+        self.follow([Row("convert both files to the same unit, or leave one out", nothing, lambda _: (self.folder / "kelvin.uvh5").unlink()),
                      Row("give each value only once: leave out this file or the earlier file", nothing, lambda _: [(self.folder / f"{name}.uvh5").unlink() for name in ("few", "bad", "dead", "flagged")])],
                     self.uvh5("."))
 

@@ -67,7 +67,7 @@ class Volumes(RemedyTest):
             Row("name a folder of volumes with --data, or make sample data: millrace make-data autoencoder_3d", (self.folder / "empty").mkdir,
                 lambda _: self.options.__setitem__(1, data)),
             Row("use an intact NIfTI file: copy or convert it again", cut("data/a.nii"), sound("data/a.nii")),
-            Row("save with numpy.savez(path, array), array of shape (2,D,H,W): low-count image, high-count label",
+            Row("save with numpy.savez(path, array), where array is (2,D,H,W): first the low-count image, then the high-count label",
                 lambda: self.npz("data/b.npz", x=volume(1)), lambda _: np.savez(data / "b.npz", np.stack([volume(1), volume(5)]))),
             Row("convert its voxels to a type that Millrace reads, such as float32", lambda: self.write("data/d.nii", colours),
                 lambda _: self.write("data/d.nii", np.asarray(nibabel.load(data / "d.nii").dataobj)["R"].astype(np.float32))),

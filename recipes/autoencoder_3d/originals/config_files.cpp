@@ -19,7 +19,7 @@ constexpr std::array<std::string_view, 10> kOriginal = {
     "output_dir",      "tfevent_path",      "resume_ckpt",  "npz_dir_train", "npz_dir"};
 // Keys that 3d_ldm's files have only so that other keys can refer to them.
 constexpr std::array<std::string_view, 3> kVariables = {"spatial_dims", "image_channels", "latent_channels"};
-// Keys at the top level of a file that have a meaning themselves. All other keys there exist only for references.
+// Top-level keys that have a meaning of their own. All other top-level keys exist only so that references can name them.
 constexpr std::array<std::string_view, 13> kOwn = {
     "data_base_dir", "model_dir",    "output_dir", "tfevent_path", "resume_ckpt",     "npz_dir_train",    "npz_dir_val",
     "npz_dir",       "val_fraction", "seed",       "spacing",      "autoencoder_def", "autoencoder_train"};
@@ -75,8 +75,8 @@ class References {
     if (value.is_object()) replace_in(value, path + ".", [](const std::string&) { return true; });
     return true;
   }
-  // Replaces the references in each key of `object` for which wanted() is true. If a reference can't be replaced, its key is
-  // removed.
+  // Replaces the references in the values of those keys of `object` for which wanted() is true. If a reference can't be
+  // replaced, its key is removed.
   template <class Wanted>
   void replace_in(Json& object, const std::string& prefix, const Wanted& wanted) {
     for (auto item = object.begin(); item != object.end();) {

@@ -25,7 +25,8 @@ Json keys_of_original_file(const Json& tree, config::Layers::Foreign& file) {
     return Json::object();
   }
   if (has(tree, "training_params", "train_num_workers"))
-    keys["training_params"].erase("num_workers");  // hugh uses train_num_workers if the file has both keys
+    keys["training_params"].erase("num_workers");  // if a file has num_workers and train_num_workers, hugh uses
+                                                   // train_num_workers
   return keys;
 }
 

@@ -18,26 +18,26 @@ namespace {
 constexpr std::string_view kUvh5Help =
     R"(usage: millrace uvh5 FILE|FOLDER... --out DIR [--signal FILE|FOLDER | --make-signal RMS] [options]
 
-Makes the folder of a cosmology run from uvh5 files (pyuvdata's form of an interferometer's visibilities). Files are joined along
-times, channels, baselines and polarisations, whatever the order of their rows. Each polarisation and stretch of times becomes a
+Makes the folder of a cosmology run from uvh5 files (pyuvdata's format for an interferometer's visibilities). Files are joined along
+times, channels, baselines and polarisations; their rows may be in any order. Each polarisation and stretch of times becomes a
 separate file in DIR/foreground or DIR/signal; DIR/train.json is the config to train with.
 
   --out DIR             a new or empty folder
-  --signal FILE|FOLDER  uvh5 files of the signal alone, with the same selection; may be given several times
+  --signal FILE|FOLDER  uvh5 files of the signal alone; the selection applies to them too; may be given several times
   --make-signal RMS     generate signals whose truth is known; RMS is their root mean square in the unit of the files
   --signals N           number of generated signals (default 40)
   --seed N              seed of the generated signals (default 0)
 Selection (default: everything except autos)
   --pol xx,yy           polarisations
   --baselines 0-1,0-2   pairs of antennas
-  --antennas 0,1,2      baselines between these
+  --antennas 0,1,2      baselines between these antennas
   --autos               also baselines between an antenna and itself
   --band LOW:HIGH       channels inside this band, MHz
-  --channels A:B        channels from A up to and without B, counted from 0 (after --band)
-  --times A:B           times from A up to and without B
+  --channels A:B        channels A to B - 1, counted from 0 (after --band)
+  --times A:B           times A to B - 1, counted from 0
   --times-per-file N    times in a sample; "all": one sample per polarisation. Default: ten files, if there are enough times
 Flagged values
-  --flags RULE          interpolate (default: along frequency, whole spectra along time), zero, or keep the values as they are
+  --flags RULE          interpolate (default; along frequency, or along time for whole spectra), zero, or keep = no change
   --max-flagged SHARE   largest share of flagged values in a polarisation; more are an error (default 0.5)
   --fill-bad            values that no file has, or that are not finite, count as flagged; otherwise they are an error
 )";
@@ -229,7 +229,8 @@ class Uvh5Words {
       problems.push_back(
           {"--make-signal needs files of the foreground", "millrace uvh5", "name uvh5 files, or a folder of them"});
     if (!result.out.empty() && has_sample_data(Fs::real(), result.out))
-      problems.push_back({"the folder is not empty", "--out=" + result.out.string(), "choose another, or remove this one first"});
+      problems.push_back(
+          {"the folder is not empty", "--out=" + result.out.string(), "choose another folder, or remove this one first"});
   }
 
   config::Arguments arguments_;
@@ -268,7 +269,8 @@ int uvh5_command(std::span<const std::string> words) {
        .begin = {},
        .report = [&](const std::string& text) { console.notice(text); }});
   if (!made)
-    throw UsageError({"another process has made the folder meanwhile", "--out=" + out.string(), "choose another with --out"});
+    throw UsageError(
+        {"another process has made the folder meanwhile", "--out=" + out.string(), "choose another folder with --out"});
   print_converted(converted, out);
   return 0;
 }

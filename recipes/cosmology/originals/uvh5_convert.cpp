@@ -15,7 +15,7 @@ namespace millrace::recipes::cosmology::uvh5 {
 namespace {
 
 constexpr std::int64_t kFilesWanted = 10;
-constexpr std::int64_t kShortest = 8;  // if the number of times in a file is chosen here, it is at least this
+constexpr std::int64_t kShortest = 8;  // smallest candidate of chosen_length() for the number of times in a file
 constexpr double kGapInChannels = 1.5;
 constexpr std::int64_t kLargestBatch = 4;
 constexpr std::int64_t kUsualComponents = 11;
@@ -120,7 +120,7 @@ class Converter {
     if (a.baselines.size() != b.baselines.size())
       refuse("the signal has " + std::to_string(b.baselines.size()) + " baselines, the foreground " +
                  std::to_string(a.baselines.size()),
-             "choose the same with --baselines or --antennas");
+             "choose the same baselines of both with --baselines or --antennas");
     const double width = a.freq_hz.size() > 1 ? a.freq_hz[1] - a.freq_hz[0] : 1;
     bool same = a.freq_hz.size() == b.freq_hz.size();
     for (std::size_t i = 0; same && i < a.freq_hz.size(); ++i) same = std::abs(a.freq_hz[i] - b.freq_hz[i]) < 0.01 * width;
@@ -128,7 +128,7 @@ class Converter {
       refuse("the signal has " + std::to_string(b.freq_hz.size()) + " channels from " + fixed(b.freq_hz.front() / 1e6, 3) +
                  " MHz, the foreground " + std::to_string(a.freq_hz.size()) + " from " + fixed(a.freq_hz.front() / 1e6, 3) +
                  " MHz",
-             "choose the same with --band or --channels");
+             "choose the same channels of both with --band or --channels");
     if (a.baselines.size() == b.baselines.size() && !turn_like(signal_.axes, a))
       add_notice("pairing",
                  "signal and foreground have different antennas: baselines are paired in the order of their antennas' numbers; "
@@ -166,7 +166,7 @@ class Converter {
     if (at_once < all)
       add_notice("memory", "the " + role.name + " is read " + std::to_string((all + at_once - 1) / at_once) +
                                " times for each polarisation, " + with_commas(at_once) +
-                               " baselines at a time, because all of it takes " +
+                               " baselines at a time, because all baselines take " +
                                human_bytes(static_cast<double>(*element_count(role.axes.shape()) * kBytesOfAValue)) +
                                " and only " + human_bytes(static_cast<double>(memory)) + " are available");
     return at_once;
@@ -245,8 +245,9 @@ class Converter {
     }
     if (!lengths.empty()) {
       recipe["pad"] = "mirror";
-      add_notice("padding", joined(lengths, ", ") +
-                                ": the run mirrors what is added (recipe.pad), and leaves it out of loss, metrics and output");
+      add_notice("padding",
+                 joined(lengths, ", ") +
+                     ": the run pads by mirroring (recipe.pad), and leaves the padding out of loss, metrics and output");
     }
     converted_.config = {{"data", {{"dir", "."}, {"batch_size", std::min(kLargestBatch, training)}}}, {"recipe", recipe}};
     write_atomically(Fs::real(), out_ / "train.json", converted_.config.dump(2) + "\n");

@@ -17,7 +17,7 @@ constexpr double kSameTime = 1e-3 / 86400;  // times that differ by at most this
 constexpr double kSameChannel = 1;          // channels that differ by at most this count as equal; in hertz
 constexpr std::int64_t kBlockBytes = std::int64_t{64} << 20U;
 constexpr std::size_t kShown = 30;  // a message lists at most this many baselines
-// The files must have at least one row in this many of all possible rows (baselines x times), even if missing rows are filled.
+// The files must have at least 1 / kFewestRows of all possible rows (baselines x times), even if missing rows are filled.
 constexpr std::int64_t kFewestRows = 8;
 
 std::vector<double> ascending(std::vector<double> values, double apart) {
@@ -310,7 +310,7 @@ std::optional<Axes> axes_of(std::span<const Header> files, const Selection& sele
     if (file.unit != files[0].unit)
       problems.push_back({file.name() + " is in " + (file.unit.empty() ? "an unknown unit" : quoted(file.unit)) + ", " +
                               files[0].name() + " in " + (files[0].unit.empty() ? "an unknown unit" : quoted(files[0].unit)),
-                          file.file->path().string(), "convert both to the same unit, or leave one out"});
+                          file.file->path().string(), "convert both files to the same unit, or leave one out"});
   }
   axes.unit = files[0].unit;
   axes.times = ascending(std::move(axes.times), kSameTime);

@@ -220,8 +220,8 @@ TEST_F(Uvh5, AFewBaselinesAtATimeMakeTheSameFiles) {
     little.memory = baselines * 5 * 3 * static_cast<std::uint64_t>(kBytesOfAValue);
     const stdfs::path piece_by_piece = converted(little);
     const std::string passes = baselines == 1 ? "4 times for each polarisation, 1" : "2 times for each polarisation, 3";
-    EXPECT_THAT(told_,
-                HasSubstr("memory: the foreground is read " + passes + " baselines at a time, because all of it takes 2.0 kB"));
+    EXPECT_THAT(
+        told_, HasSubstr("memory: the foreground is read " + passes + " baselines at a time, because all baselines take 2.0 kB"));
     EXPECT_THAT(told_, HasSubstr("memory: the signal is read "));
     std::string others;  // all other lines
     std::istringstream lines(told_);
@@ -371,7 +371,7 @@ TEST_F(Uvh5, AFolderIsReadyToTrainOn) {
   const stdfs::path to = converted({.foreground = {made("a.uvh5", {})}, .made_signal_rms = 0.5, .made_signals = 6});
   EXPECT_THAT(told_, HasSubstr("signal: 6 generated files, rms 0.5"));
   EXPECT_THAT(told_,
-              HasSubstr("padding: 3 baselines to 4, 5 channels to 8, 3 times to 4: the run mirrors what is added (recipe.pad)"));
+              HasSubstr("padding: 3 baselines to 4, 5 channels to 8, 3 times to 4: the run pads by mirroring (recipe.pad)"));
   const Json config = Json::parse(Fs::real().read_file(to / "train.json"));
   EXPECT_EQ(config, Json::parse(R"({"data": {"batch_size": 4, "dir": "."},
     "recipe": {"add_noise": false, "n_fg": 2, "pad": "mirror", "ra_keep": 3, "scale": 2.0, "split": 1}})"));

@@ -98,7 +98,7 @@ bool take_positions(const Weights& file, Tensors& tensors, Decided& config) {
   if (!fits ||
       !((buffer.to(at::kFloat) - nn::sinusoidal_positions(buffer.size(0), width)).abs().max().item<double>() < kSameSinusoid)) {
     throw DataError({std::string(kPositions) + " of " + file.path.string() + " is not the table of sinusoids of this model",
-                     file.path.string(), "train with recipe.positions=learned for positions of another kind"});
+                     file.path.string(), "for other positions, train a model with recipe.positions=learned"});
   }
   config.set("positions", "sinusoidal", kPositions);
   config.set("model_positions", buffer.size(0), std::string("the rows of ") + kPositions);

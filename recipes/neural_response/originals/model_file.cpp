@@ -160,7 +160,7 @@ void read_modulator(Section part, Json& values) {
   for (const char* key : {"hidden_dim", "beh_emb_dim", "kernel_size"})
     own.into(values, key, std::string("recipe.modulator.") + key);
   own.word("concat_error", {"true", "True"},
-           "set it to true, because Millrace always passes on the error together with the frame");
+           "set it to true, because in Millrace the readouts always get the error together with the frame");
   for (const char* off : {"use_layer_norm", "learnable_h0", "use_depthwise", "use_grouped"})
     own.word(off, {"false", "False"}, "set it to false");
   Section encoder = own.inside("encoder_params");

@@ -10,7 +10,7 @@
 namespace millrace::recipes::neural_response {
 namespace {
 
-// The largest error that rounding of these numbers can cause in the difference of two of them.
+// The largest error that rounding of `seconds` can cause in the difference of two of these numbers.
 double rounding_of(std::span<const double> seconds) {
   double most = 0;
   bool fits_float = true;

@@ -57,7 +57,7 @@ bool is_ours(const Node& node, const std::string& name, const std::string& what,
   return false;
 }
 
-// A key of a map and the key's place in the file, because the tree has no order.
+// A key of a map, with the values by which in_order() sorts, because the tree does not keep the file's order.
 struct Placed {
   std::string name;
   bool added = false;  // true: the key is in the session's file and comes after the parent's keys
@@ -284,12 +284,12 @@ class Reading {
     const auto twice = std::find_if(file_.sessions.begin(), file_.sessions.end(),
                                     [&](const SessionFile& other) { return other.name == session.name; });
     if (session.name.empty() || session.name.find('/') != std::string::npos || session.name == "..")
-      root.at("session").problem("a session is called " + quoted(session.name), "name it as its folder of HDF5 files is named");
+      root.at("session").problem("a session is called " + quoted(session.name), "give it the name of its folder of HDF5 files");
     if (twice != file_.sessions.end())
       root.at("session").problem("session " + quoted(session.name) + " appears twice", "remove one of them");
     if (session.cids.empty())
       root.at("cids").problem("session " + quoted(session.name) + " has no cids",
-                              "write cids: [0, 1, ...], the columns of /robs to model");
+                              "write cids: [0, 1, ...], the columns of /robs that the model predicts");
     std::vector<std::int64_t> cids = session.cids;
     std::ranges::sort(cids);
     if (const auto twin = std::ranges::adjacent_find(cids); twin != cids.end())

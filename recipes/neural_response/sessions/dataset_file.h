@@ -24,7 +24,7 @@ namespace millrace::recipes::neural_response {
 struct SessionFile {
   std::string name;
   std::vector<std::int64_t> cids;  // columns of /robs, in this order
-  std::vector<std::string> types;  // the session's files, by their types
+  std::vector<std::string> types;  // the types of the session's files: a file is named TYPE.h5
   double source_rate = 240;
   double target_rate = 120;
   std::int64_t ratio = 2;  // number of source bins in a bin

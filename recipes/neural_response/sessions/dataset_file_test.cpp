@@ -233,8 +233,9 @@ TEST_F(DatasetFileTest, MissingThingsHaveTheirTexts) {
   EXPECT_EQ(refused_file("sessions: []\n"), "ConfigError  the file names no sessions\n  where    " +
                                                 (folder_ / "dataset.yaml").string() + "\n  next     write sessions: [NAME, ...]");
   write("sessions/a.yaml", "session: a\n");
-  EXPECT_EQ(refused_file("sessions: [a]\n"), "ConfigError  session \"a\" has no cids\n  where    " + a +
-                                                 "\n  next     write cids: [0, 1, ...], the columns of /robs to model");
+  EXPECT_EQ(refused_file("sessions: [a]\n"),
+            "ConfigError  session \"a\" has no cids\n  where    " + a +
+                "\n  next     write cids: [0, 1, ...], the columns of /robs that the model predicts");
   EXPECT_THAT(refusal([this] { (void)read_dataset_file(folder_ / "none.yaml", 1); }),
               HasSubstr("ConfigError  can't read the dataset file \"none.yaml\""));
   EXPECT_EQ(refusal([this] { (void)read_dataset_file(folder_ / "all.dset", 1); }),

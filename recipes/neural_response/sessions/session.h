@@ -64,8 +64,7 @@ class Session {
   // Identifies everything that determines the samples: options, cids and split, but no paths.
   [[nodiscard]] const std::string& fingerprint() const { return fingerprint_; }
 
-  // The bins of a split, ascending, without those in which no unit counts. The window of a bin ends with the bin and has lags()
-  // bins.
+  // The bins of a split in which at least one unit counts, ascending. The window of a bin ends with the bin and has lags() bins.
   [[nodiscard]] std::span<const std::int64_t> samples(Split split) const { return split == Split::train ? train_ : validation_; }
   // For each unit the mean count in a training bin, over the bins that count for the unit; 0 if there is no such bin.
   [[nodiscard]] std::span<const float> mean_counts() const { return mean_counts_; }

@@ -183,7 +183,7 @@ const hdf5::Dataset& covariate_of(const hdf5::File& file, const std::string& nam
   const auto count = element_count(set.shape);
   const auto size = static_cast<std::int64_t>(std::min<std::uint64_t>(file.size(), std::uint64_t{1} << 50));
   if (!count || *count / kMostGain > size + kFree / kMostGain) {
-    throw DataError({file_name + ": " + name + " claims to be " + to_text(set.shape) + ", the file has " +
+    throw DataError({file_name + ": " + name + " claims to be " + to_text(set.shape) + ", but the file has only " +
                          human_bytes(static_cast<double>(file.size())),
                      where, "the file is damaged: write it anew"});
   }

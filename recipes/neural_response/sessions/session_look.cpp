@@ -131,13 +131,13 @@ void look_at_behavior(const Sessions& sessions, std::vector<std::string>& notice
       if (usual[c] == 0 || (spread[c] < kOtherSpread * usual[c] && spread[c] * kOtherSpread > usual[c])) continue;
       notices.push_back(short_name(*session->parts()[0].file) + ": number " + std::to_string(c) + " of behavior varies by " +
                         significant(spread[c], 3) + ", but in session " + first.name() + " by " + significant(usual[c], 3) +
-                        ". Do both have the same unit?");
+                        ". Do both sessions use the same unit?");
       break;
     }
   }
 }
 
-// Compares the sessions' rates. A lag is one bin, so with sessions of other rates a model would see other times at the same lag.
+// Compares the sessions' rates. A lag is one bin, so the same lag spans different times in sessions of different rates.
 void look_at_rates(const Sessions& sessions, std::vector<std::string>& notices) {
   const Session& first = *sessions.all.front();
   for (const auto& session : sessions.all) {

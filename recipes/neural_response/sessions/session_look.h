@@ -1,4 +1,5 @@
-// Looks, before training, for implausible stimuli, units and behavior in a run's sessions. Each kind gets a line for the user.
+// Looks, before training, for implausible stimuli, units and behavior in a run's sessions. Each kind of finding gets a line for
+// the user.
 #pragma once
 
 #include <string>

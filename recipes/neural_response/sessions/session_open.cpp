@@ -110,7 +110,7 @@ class SessionOpener {
       if (set.shape[0] == stim.shape[0]) continue;
       throw DataError({short_name(*file) + ": " + name + " has " + std::to_string(set.shape[0]) + " bins, /stim has " +
                            std::to_string(stim.shape[0]),
-                       file->path().string(), "write all datasets of a session with the same bins"});
+                       file->path().string(), "write all datasets of a session with the same number of bins"});
     }
     if (s.parts_.empty()) {
       s.height_ = stim.shape[1];
@@ -163,7 +163,7 @@ class SessionOpener {
     if (s.behavior_.rows > 0 && s.behavior_.columns != behavior.columns) {
       throw DataError({short_name(file) + " makes " + std::to_string(behavior.columns) + " numbers of behavior, " +
                            short_name(*s.parts_[0].file) + " makes " + std::to_string(s.behavior_.columns),
-                       file.path().string(), "write the types of a session with the same columns"});
+                       file.path().string(), "write behavior with the same columns in all files of a session"});
     }
     append(s.behavior_, std::move(behavior));
 
@@ -273,8 +273,8 @@ class SessionOpener {
     return seen;
   }
 
-  // Returns the number of each bin's stretch. A new stretch begins with each trial and with each bin that contains a seam of the
-  // clock. If the seam is inside the bin, the bin is marked as not valid.
+  // Returns the number of each bin's stretch. A new stretch begins with each trial and with each bin that contains a seam (an
+  // irregular step of the clock). If the seam is inside the bin, the bin is marked as not valid.
   static std::vector<std::int64_t> cut_at(const std::vector<std::int64_t>& seams, const std::vector<std::int64_t>& trials,
                                           std::int64_t ratio, std::vector<float>& dpi_valid) {
     std::vector<std::int64_t> stretches;

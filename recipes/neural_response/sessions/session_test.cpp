@@ -299,7 +299,7 @@ TEST_F(SessionTest, EveryFaultOfTheInputHasItsText) {
               file.set("/robs", DType::f32, {95, 3}, std::vector<float>(95 * 3));
             }),
             "DataError  a/backimage.h5: /robs has 95 bins, /stim has 96" + where +
-                "write all datasets of a session with the same bins");
+                "write all datasets of a session with the same number of bins");
   EXPECT_EQ(with([](MemoryFile& file) {
               file.set("/robs", DType::u8, {kBins, 2}, std::vector<std::uint8_t>(kBins * 2));
             }),

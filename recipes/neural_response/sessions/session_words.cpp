@@ -105,7 +105,7 @@ std::string session_read_as(const hdf5::File& file) {
   if (seconds.size() != trials.size()) {
     throw DataError({short_name(file) + ": /t_bins has " + std::to_string(seconds.size()) + " bins, /trial_inds has " +
                          std::to_string(trials.size()),
-                     file.path().string(), "write all datasets of a session with the same bins"});
+                     file.path().string(), "write all datasets of a session with the same number of bins"});
   }
   const ClockSeen clock = look_at_clock(seconds, trials);
   return text + "clock " + clock_text(clock) + (clock.worst.empty() ? "" : ": /t_bins " + clock.worst);

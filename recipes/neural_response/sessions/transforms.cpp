@@ -25,8 +25,8 @@ std::int64_t reflected(std::int64_t i, std::int64_t size) {
   return i < size ? i : period - i;
 }
 
-// Adds to out[t] the sum over k of taps[k] in[t - before + k]. `place` maps an index outside the series to an index inside; -1
-// leaves the tap out.
+// Adds to out[t] the sum over k of taps[k] in[t - before + k]. `place` maps an index outside the series to an index inside; a
+// negative result leaves the tap out.
 template <class Place>
 void add_filtered(const Series& in, std::span<const double> taps, std::int64_t before, const Place& place, Series& out) {
   std::vector<double> sum(static_cast<std::size_t>(in.columns));

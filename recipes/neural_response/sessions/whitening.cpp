@@ -113,7 +113,7 @@ void whiten(Series& series, Plane plane, const op::FftWhitening& options) {
   Fourier rows(width);
   Fourier columns(height);
   std::vector<Complex> line(frames);
-  for (std::size_t p = 0; p < pixels; p += 2) {  // two real pixels form one complex line together
+  for (std::size_t p = 0; p < pixels; p += 2) {  // transforms two pixels at once, as the real and the imaginary part of a line
     const bool pair = p + 1 < pixels;
     for (std::size_t t = 0; t < frames; ++t)
       line[t] = {series.values[t * pixels + p], pair ? series.values[t * pixels + p + 1] : 0.0F};
