@@ -48,7 +48,7 @@ void on_message(j_common_ptr info, int level) {
 void on_progress(j_common_ptr info) {
   if (reinterpret_cast<j_decompress_ptr>(info)->input_scan_number <= kMostScans) return;
   auto* const reports = reinterpret_cast<Reports*>(info->err);
-  std::snprintf(reports->text.data(), reports->text.size(), "more than %d scans", kMostScans);
+  std::snprintf(reports->text.data(), reports->text.size(), "it has more than %d scans", kMostScans);
   std::longjmp(reports->stop, 1);
 }
 

@@ -43,7 +43,8 @@ void put(detail::WireWriter& request, const Array& array) {
   MR_CHECK(
       count && static_cast<std::size_t>(*count) * size_of(array.dtype) == array.bytes.size(),
       "array " + array.name + " " + to_text(array.shape) + " does not have " + std::to_string(array.bytes.size()) + " bytes");
-  MR_CHECK(array.chunk.empty() || array.chunk.size() == array.shape.size(), "chunks of " + array.name + " have another rank");
+  MR_CHECK(array.chunk.empty() || array.chunk.size() == array.shape.size(),
+           "chunks of " + array.name + " have another rank than the array");
   const bool filtered = array.deflate > 0 || array.lz4 || array.zstd > 0 || array.shuffle || array.fletcher32;
   MR_CHECK(!filtered || !array.chunk.empty(), "filters of " + array.name + " need chunks");
   MR_CHECK((array.deflate > 0) + array.lz4 + (array.zstd > 0) <= 1, "more than one compression for " + array.name);

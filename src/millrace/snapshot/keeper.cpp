@@ -47,7 +47,7 @@ void Keeper::wrote(const std::filesystem::path& snapshot) {
 
 void Keeper::name_once(const std::string& name, const std::string& reason, const Tell& warn) {
   if (named_.insert(name).second && warn && !reported_.contains(name)) {
-    warn((snapshots_ / name).string() + " " + reason + ": it does not count as a snapshot and stays where it is");
+    warn((snapshots_ / name).string() + " " + reason + "; it does not count as a snapshot and stays where it is");
   }
 }
 

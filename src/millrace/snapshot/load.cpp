@@ -106,7 +106,7 @@ class Loader {
       const format::SafetensorsFile stored(folder_ / file);
       check_size(file, stored.bytes(), record.bytes);
       if (stored.header_crc32c() != record.header_crc32c || stored.tensors().size() != record.tensors.size()) {
-        refuse(file, "is damaged: its header differs from the one written");
+        refuse(file, "is damaged: its header differs from the one that was written");
       }
       for (const format::StoredTensor& tensor : stored.tensors()) take(tensor.name, read_tensor(stored, tensor, record));
     } catch (const DataError& error) {

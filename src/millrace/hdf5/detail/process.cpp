@@ -54,7 +54,7 @@ std::vector<char*> environment() {
 [[noreturn]] void cannot_start(const std::string& program, int error_number) {
   std::string next = remedy_for(error_number);
   if (error_number == EAGAIN) next = "raise the limit on processes (ulimit -u), or end other programs";
-  if (error_number == ENOMEM) next = "free memory, or raise the limit of address space (ulimit -v)";
+  if (error_number == ENOMEM) next = "free memory, or raise the limit on address space (ulimit -v)";
   throw DataError({.what = "the program that reads HDF5 files can't be started: " + reason(error_number),
                    .where = quoted(program),
                    .next = std::move(next)});

@@ -235,7 +235,7 @@ void saving(const std::filesystem::path& run, std::int64_t step, const std::func
     if (device::is_device_lost(error)) throw;  // a lost device is not the snapshot's fault
     refuse(std::string("a tensor can't be copied: ") + error.what_without_backtrace(), "check whether the device failed");
   } catch (const std::bad_alloc&) {
-    const std::string limit = limit_of(RLIMIT_AS) ? " within the limit of address space (ulimit -v)" : "";
+    const std::string limit = limit_of(RLIMIT_AS) ? " within the limit on address space (ulimit -v)" : "";
     refuse("there is no memory for a copy of the state" + limit, "write it without a copy: --off=async_snapshot");
   }
 }
