@@ -16,7 +16,7 @@ constexpr std::size_t kLongestCharacter = 4;  // bytes of the longest character 
 
 unsigned char at(std::string_view bytes, std::size_t i) noexcept { return static_cast<unsigned char>(bytes[i]); }
 
-// Returns a command that converts the file through `command` and keeps the original under the name with .orig.
+// Returns a command that converts the file through `command` and keeps the original under its name with .orig appended.
 std::string in_place(const std::string& command, const std::filesystem::path& path) {
   const std::string name = path.string().starts_with('-') ? "./" + path.string() : path.string();
   const std::string file = shell_word(name), kept = shell_word(name + ".orig");

@@ -27,7 +27,7 @@ struct NpyLayout {
   DType dtype = DType::f32;
   Shape shape;                     // shape of the whole array in the file
   bool fortran = false;            // Fortran order: the first axis varies fastest in the file
-  bool swapped = false;            // the numbers have the other byte order than this machine's
+  bool swapped = false;            // the bytes of each number are in the opposite order to this machine's
   std::uint64_t bytes = 0;         // number of bytes of the elements
   std::uint64_t header_bytes = 0;  // bytes of the header, before the elements
 };

@@ -73,8 +73,8 @@ float value_at(const std::byte* from, const WavLayout& layout) {
   return static_cast<float>(std::bit_cast<std::int32_t>(bits)) / 2147483648.0F;
 }
 
-// True if the rest of the file, from `at`, is a sequence of whole chunks. In an unfinished recording the rest is sound, so the
-// result is false.
+// True if the rest of the file, from `at`, is a sequence of whole chunks. In an unfinished recording the rest consists of
+// samples, so the result is false.
 bool holds_chunks(const InputFile& file, std::uint64_t at) {
   const auto is_printable = [](char c) { return c >= ' ' && c <= '~'; };
   while (at + kChunkBytes <= file.size()) {

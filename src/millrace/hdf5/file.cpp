@@ -374,7 +374,8 @@ class OpenFile final : public detail::LoadableFile {
     if (wrong != nullptr) damaged(layout, index, wrong);
   }
 
-  // Returns true if this process and the library decode the same bytes. Otherwise the library reads this data set from now on.
+  // Returns true if this process and the library get the same bytes when they decode some blocks. Otherwise the library reads
+  // this data set from now on.
   bool agrees_with_library(const InputFile& file, Layout& layout) const {
     std::vector<std::byte> bytes;
     for (const detail::Digest& digest : layout.digests) {

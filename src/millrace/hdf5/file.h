@@ -1,6 +1,6 @@
 // Reads HDF5 files at the speed of pread and decoding, and writes them. The library libhdf5 runs only in a child process
-// (millrace-hdf5), so that a file that crashes it is a DataError here. The child returns the table of chunks, and digests of the
-// first chunks as the library decodes them. This process reads chunks with pread and undoes their filters on the calling thread.
+// (millrace-hdf5), so that a file that crashes it is a DataError here. The child returns the table of chunks, and digests of a
+// few blocks as the library decodes them. This process reads chunks with pread and undoes their filters on the calling thread.
 // When it opens a file, it compares its own results with those digests. If this process does not know the layout of a data set,
 // the child reads that data set, serially, through a pipe.
 #pragma once
@@ -39,7 +39,7 @@ struct Dataset {
 struct Unreadable {
   std::string name;
   std::string reason;
-  std::string text = {};  // the value, if it is a text of at most 1024 bytes; they may be any except zero
+  std::string text = {};  // the value, if it is a text of at most 1024 bytes; it has no zero byte, but may be invalid UTF-8
 };
 
 struct OpenOptions {

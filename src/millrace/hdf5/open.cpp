@@ -66,8 +66,8 @@ class Opening {
     fresh_.resize(paths.size());
   }
 
-  // Opens the files and returns those that have no error. Errors go to `failed`, in order; without `failed` the first error is
-  // thrown.
+  // Opens the files and returns them in order, with null for a file that has an error. Errors go to `failed`, in order; without
+  // `failed` the first error is thrown.
   std::vector<std::shared_ptr<const File>> run(const File::OnFailure& failed) {
     const std::size_t groups = (paths_.size() + kFilesAtOnce - 1) / kFilesAtOnce;
     const std::size_t most = most_threads();

@@ -58,7 +58,7 @@ void put(detail::WireWriter& request, const Array& array) {
   request.put(array.shuffle).put(array.fletcher32);
 }
 
-// Accepts only attributes that attributes() of a file can return.
+// Adds an attribute to the request. Accepts only attributes that File::attributes() can return.
 void put(detail::WireWriter& request, const Attribute& attribute) {
   const std::string& name = attribute.name;
   MR_CHECK(!name.empty() && name.size() <= kMaxAttributeName && name.find('\0') == std::string::npos,

@@ -51,7 +51,7 @@ class Loader {
 
   std::string read_small(const std::string& file, std::uintmax_t most_bytes) const {
     std::error_code code;
-    const std::uintmax_t size = std::filesystem::file_size(folder_ / file, code);  // sets `code` if it is no regular file
+    const std::uintmax_t size = std::filesystem::file_size(folder_ / file, code);  // sets `code` if this is not a regular file
     if (!code && size > most_bytes) refuse(file, "is too large: " + human_bytes(static_cast<double>(size)));
     try {
       return fs_.read_file(folder_ / file);

@@ -370,7 +370,7 @@ class Machine {
     }
   }
 
-  // Makes an object of a class outside the list, whose constructor must get no arguments. The object's attributes may follow.
+  // Makes an object of a class outside the list. The class must get no arguments; the object's attributes may follow.
   void new_object() {
     const std::uint32_t arguments = pop();
     const std::uint32_t made = pop();
