@@ -162,7 +162,7 @@ class OpenFile final : public detail::LoadableFile {
   [[noreturn]] void cannot_be_read(const Unreadable& dataset) const {
     std::string next = remedy_for(dataset.reason, file_.path());
     if (next.empty()) next = "name another dataset (millrace inspect lists all of the file), or write this one as numbers";
-    throw DataError({.what = label(dataset.name) + " can't be read: it is " + dataset.reason,
+    throw DataError({.what = label(dataset.name) + " can't be read: " + dataset.reason,
                      .where = quoted(file_.path().string()),
                      .next = std::move(next)});
   }
