@@ -94,7 +94,7 @@ bool read_part(Reports& reports, jpeg_decompress_struct& info, const Request& re
     std::memcpy(out + static_cast<std::size_t>(y) * row_bytes, row + (left - first) * request.channels, row_bytes);
   }
   if (request.ends && info.output_scanline < info.output_height) return true;
-  // The rows below the part are decoded and dropped. Skipping them would not check their data.
+  // Without an end marker, the rows below the part are decoded and dropped too. Skipping them would not check their data.
   while (info.output_scanline < info.output_height) {
     auto* target = reinterpret_cast<JSAMPROW>(row);
     jpeg_read_scanlines(&info, &target, 1);

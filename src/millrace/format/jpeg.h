@@ -31,8 +31,9 @@ class JpegPicture {
 
   [[nodiscard]] const PictureSize& size() const noexcept { return size_; }
   // Decodes `part`, which lies inside the picture reduced by `reduction`. `out` has the part's height * width * channels bytes.
-  // A coloured picture is turned to gray by taking its stored luma. May be called once per object. Throws DataError if data
-  // anywhere in the file is damaged or missing; damage that still decodes is not noticed, because JPEG has no checksums.
+  // A coloured picture is turned to gray by taking its stored luma. May be called once per object. Throws DataError if the file
+  // is cut off, or if the data decoded for the part show damage. Damage that still decodes is not noticed, because JPEG has no
+  // checksums.
   void decode(Pixels pixels, int reduction, const PicturePart& part, std::span<std::byte> out);
 
  private:

@@ -34,7 +34,7 @@ using ReadAt = std::function<bool(std::uint64_t offset, std::span<std::byte> out
 [[nodiscard]] PictureSize upright(const PictureSize& stored, int orientation) noexcept;
 // Returns the position of a part of the upright picture in the stored picture.
 [[nodiscard]] PicturePart stored_part(const PicturePart& part, const PictureSize& stored, int orientation) noexcept;
-// Turns the pixels of a stored part into those of the upright part, whose size is `part`'s.
+// Turns the pixels of a stored part upright. `part` is that part in the upright picture; only its size is used.
 void turn_upright(std::span<const std::byte> stored, const PicturePart& part, int orientation, std::size_t channels,
                   std::span<std::byte> out);
 

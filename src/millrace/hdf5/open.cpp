@@ -193,7 +193,7 @@ class Opening {
   bool collects_;  // true: errors are collected, and the other files are still opened
   std::string request_;
   std::optional<detail::Index> index_;
-  // Each element is written only by the thread that has its group.
+  // Each element is written only by the thread that handles the file's group.
   std::vector<std::shared_ptr<detail::LoadableFile>> files_;
   std::vector<std::optional<DataError>> errors_;
   std::vector<Fresh> fresh_;

@@ -1,4 +1,5 @@
-// Decides which of a run's snapshots stay; no other code removes a snapshot.
+// Decides which of a run's snapshots stay. Apart from a save, which replaces a snapshot of the same step, no other code removes
+// a snapshot.
 #pragma once
 
 #include <cstdint>

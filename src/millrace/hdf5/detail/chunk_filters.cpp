@@ -213,7 +213,7 @@ std::uint32_t fletcher32(std::span<const std::byte> bytes) noexcept {
 
 bool is_plausible(std::span<const std::uint32_t> filters, std::uint32_t mask, std::uint64_t stored,
                   std::uint64_t chunk) noexcept {
-  std::uint64_t ratio = 1;  // the most bytes that one byte can become in this format
+  std::uint64_t ratio = 1;  // the most bytes that one stored byte can become
   for (std::size_t i = 0; i < filters.size(); ++i) {
     if ((mask >> i & 1U) != 0) continue;
     if (filters[i] == kDeflate) ratio = 1032;
