@@ -86,7 +86,8 @@ Image make(const Content& content, const std::function<format::TensorBytes(std::
   return image;
 }
 
-// Returns the total size in bytes of the tensors that can be stored; make() rejects all other tensors by name.
+// Returns the total size in bytes of the tensors that can be stored; make() rejects any other tensor with an error that names
+// it.
 std::uint64_t bytes_of_all(const Content& content) {
   std::uint64_t bytes = 0;
   const auto add = [&](const Tensors& tensors) {
