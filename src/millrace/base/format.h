@@ -49,8 +49,8 @@ template <class Range, class Word = std::identity>
 // Returns the candidate nearest to `word` by Damerau-Levenshtein distance; "" if no candidate is near enough to suggest.
 [[nodiscard]] std::string nearest(std::string_view word, const std::string* begin, const std::string* end);
 
-// Returns a table as text. Columns are padded to their widest cell and stand two spaces apart. A column is aligned right if all
-// of its cells, except in the first row, begin with a digit, sign or dash.
+// Returns a table as text. Columns are padded to their widest cell and stand two spaces apart. A column is aligned right if each
+// of its cells below the first row is empty or begins with a digit, sign or dash.
 [[nodiscard]] std::string table(const std::vector<std::vector<std::string>>& rows);
 
 }  // namespace millrace

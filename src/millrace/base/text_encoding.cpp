@@ -81,7 +81,7 @@ std::size_t reads_as(std::string_view bytes, std::size_t width, bool little) noe
 
 struct Account {
   std::size_t controls = 0;     // number of control characters that no text has
-  std::size_t letters = 0;      // number of ASCII letters
+  std::size_t letters = 0;      // number of ASCII characters that are not controls
   std::size_t whole = 0;        // number of valid UTF-8 characters that have several bytes
   std::size_t broken = 0;       // number of bytes that are not valid UTF-8
   std::size_t longest_run = 0;  // length of the longest run of broken bytes

@@ -23,9 +23,9 @@ namespace millrace::hdf5 {
 
 inline constexpr std::size_t kMaxRank = 32;  // the most axes of a data set
 
-// A data set of a file as it is stored. A compound {r,i}, {re,im} or {real,imag}, in either order, is complex. Two f64 make
-// c128, two other equal floats make c64. Two integers of up to 2 bytes each make c64, two of up to 4 bytes make c128. The
-// library converts all of these except {r,i} of f32 or f64.
+// A data set of a file as it is stored. A compound {r,i}, {re,im}, {real,imag} or {real,imaginary}, in either order, is complex.
+// Two f64 make c128, two other equal floats make c64. Two integers of up to 2 bytes each make c64, two of up to 4 bytes make
+// c128. The library converts all of these except {r,i} of f32 or f64.
 struct Dataset {
   std::string name;  // the full path of the data set, such as "/index_map/freq"
   DType dtype = DType::f32;
