@@ -65,7 +65,7 @@ std::string read_member(const InputFile& file, const detail::ZipMember& member) 
   return text;
 }
 
-// Returns the folder of the archive that holds data.pkl.
+// Returns the name of the folder in which the archive holds data.pkl.
 std::string prefix_of(const InputFile& file, const std::vector<detail::ZipMember>& members) {
   std::string prefix;
   for (const detail::ZipMember& member : members) {
