@@ -56,7 +56,7 @@ class Hdf5Test(FieldTest):
                 file.create_dataset("vis", data=cube(0), chunks=(2, 16, 8), compression=4)
                 self.describe(file)
 
-        self.assert_mended(packed, "/vis can't be read: in a newer form of HDF5 than that of 1.10 (bad version number for ")
+        self.assert_mended(packed, "/vis can't be read: in a newer form of HDF5 than version 1.10 reads (bad version number for ")
 
     def test_filters_of_plug_ins(self):
         def filtered(path):

@@ -39,7 +39,7 @@ NOT_HERE = {
         "check the permissions of the path and of the folders above it", "check the path and its permissions",
         "check the disk (dmesg says more), or choose another folder",
         "the file system is read-only: choose another folder, or have it mounted for writing",
-        "raise the limit on processes (ulimit -u), or end other programs", "free memory, or raise the limit of address space (ulimit -v)",
+        "raise the limit on processes (ulimit -u), or end other programs", "free memory, or raise the limit on address space (ulimit -v)",
         "…see whether memory ran out (dmesg); otherwise the file is damaged: make it again…the file is damaged or hostile: make it again, or remove it",
         "give a smaller --tile, or end other programs", "keep only pixelnorm and unsqueeze in the stimulus's ops, or shorten the session"],
     "of an installation that was put together of two": [
@@ -50,7 +50,7 @@ NOT_HERE = {
         "the file is damaged, or needs a newer HDF5 library: write it again with h5repack", "write the dataset, or define a fill value"],
     "of what a recipe of one's own asks of a file: no recipe here asks for what is not there": [
         "name an existing one; millrace inspect shows all of the file", "name an existing one", "ask for a block inside the dataset",
-        "name another dataset, or write this one as numbers (millrace inspect shows all of the file)", "read them as stored, or convert the file",
+        "name another dataset (millrace inspect lists all of the file), or write this one as numbers", "read them as stored, or convert the file",
         "use an intact .npy file of plain numbers: write it again with numpy.save", "give each array a short name of its own",
         "put the files of each class into a folder of its own: photos/cat/*.jpg, photos/dog/*.jpg", "name at least one",
         "check the program that made it", "make the token file with the tokenizer of this run",

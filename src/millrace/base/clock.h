@@ -1,4 +1,4 @@
-// Time: a steady clock, and how long this process has been alive.
+// Time: a steady clock, the wall clock, and how long this process has been alive.
 #pragma once
 
 #include <cstdint>

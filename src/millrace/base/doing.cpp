@@ -24,7 +24,7 @@ struct State {
   std::atomic<const char*> operation{nullptr};
   std::array<std::atomic<std::uint64_t>, kWords> detail{};
   std::atomic<std::uint64_t> beat{0};
-  std::atomic<const void*> owner{nullptr};  // the thread whose scopes count; null when none of its scopes is open
+  std::atomic<const void*> owner{nullptr};  // the thread whose scopes are recorded; null while it has no open scope
 };
 constinit State state;
 static_assert(std::atomic<const char*>::is_always_lock_free && std::atomic<std::uint64_t>::is_always_lock_free,
@@ -49,8 +49,8 @@ Doing::Text cut(const char* text) noexcept {
 // A plain load and store suffice: if several threads write at once, some beats may be lost, but not all of them.
 void moved() noexcept { state.beat.store(state.beat.load(kRelaxed) + 1, kRelaxed); }
 
-// Number of open scopes of this thread that count. If several loops run in one process, only the scopes of the first loop count,
-// because scopes of different loops do not nest.
+// Number of this thread's open scopes that are recorded. If several loops run in one process, only the scopes of the first loop
+// are recorded, because scopes of different loops do not nest.
 thread_local int nesting = 0;
 
 bool enter() noexcept {
@@ -142,7 +142,7 @@ std::size_t describe_doing(char* text, std::size_t size) noexcept {
     separate();
     out.add(phase.data());
   }
-  if (subject.front() != '\0') {  // printed even without a phase, because it shows whether a rank waits for others
+  if (subject.front() != '\0') {  // even without a phase the subject shows whether a rank waits for others
     if (has_phase) out.add(" of ");
     if (!has_phase) separate();
     out.add(subject.data());

@@ -1,7 +1,7 @@
 // Records what the process's loop (training, for example) is doing now, so that a run's watchdog and the crash handler can
 // report it when the loop itself can't. Any thread and any signal handler may read the record; a write costs a few stores. If
-// several threads have scopes (objects of class Doing), only the scopes of the thread that opened one first count, until that
-// thread's outermost scope has ended.
+// several threads have scopes (objects of class Doing), only the scopes of one thread are recorded: the first thread that opens
+// a scope, until its outermost scope has ended.
 #pragma once
 
 #include <array>

@@ -15,7 +15,7 @@ namespace millrace {
 [[nodiscard]] std::string human_rate(double per_second);    // "18.4k", "3.21M", "742", "0.52"
 [[nodiscard]] std::string fixed(double value, int digits);  // 2.3170; "nan", "inf" or "-inf" for a value that is not finite
 [[nodiscard]] std::string significant(double value,
-                                      int digits);  // shortest with `digits` significant digits: 3e-04, 0.001, 12.4
+                                      int digits);  // the shortest form with at most `digits` significant digits: 3e-04, 12.4
 // Like significant(), but no later version changes the form, because these texts are stored and compared with later ones:
 // 1e-03, 0.0523, 12.4.
 [[nodiscard]] std::string lasting(double value, int digits);
@@ -49,8 +49,8 @@ template <class Range, class Word = std::identity>
 // Returns the candidate nearest to `word` by Damerau-Levenshtein distance; "" if no candidate is near enough to suggest.
 [[nodiscard]] std::string nearest(std::string_view word, const std::string* begin, const std::string* end);
 
-// Returns a table as text. Columns are padded to their widest cell and stand two spaces apart. A column is aligned right if all
-// of its cells, except in the first row, begin with a digit, sign or dash.
+// Returns a table as text. Columns are padded to their widest cell and stand two spaces apart. A column is aligned right if each
+// of its cells below the first row is empty or begins with a digit, sign or dash.
 [[nodiscard]] std::string table(const std::vector<std::vector<std::string>>& rows);
 
 }  // namespace millrace

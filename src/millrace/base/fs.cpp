@@ -186,7 +186,8 @@ Fs& Fs::real() {
 
 AtomicFile::AtomicFile(Fs& fs, std::filesystem::path path) : fs_(fs), path_(std::move(path)) {
   static std::atomic<std::uint64_t> counter{0};
-  constexpr int kTries = 100;  // names may be taken: a dead process, or one in another container, may have had this process ID
+  constexpr int kTries = 100;  // number of names to try; a name may be taken, because a dead process, or one in another
+                               // container, may have had this process ID
   for (int i = 1; !file_; ++i) {
     stdfs::path name = path_;
     name += ".tmp." + std::to_string(::getpid()) + "." + std::to_string(counter.fetch_add(1));

@@ -27,7 +27,7 @@ class FsError : public std::exception {
   std::string text_;
 };
 
-// Returns advice about a file that can't be opened, read or written because of this error: the `next` of a message.
+// Returns advice for the `next` of a message about a file that can't be opened, read or written because of this error.
 [[nodiscard]] std::string remedy_for(int error_number);
 
 // A file open for writing. Destruction closes it without throwing; call close() to learn of errors.

@@ -13,14 +13,14 @@ void Sha256::Free::operator()(SHA256state_st* state) const noexcept { delete sta
 Sha256::Sha256() : state_(new SHA256_CTX) { MR_CHECK(::SHA256_Init(state_.get()) == 1, "OpenSSL has SHA-256"); }
 
 void Sha256::update(std::span<const std::byte> bytes) {
-  MR_CHECK(state_ != nullptr, "bytes can't be added to a hash that was read");
+  MR_CHECK(state_ != nullptr, "bytes can't be added after the digest was read");
   ::SHA256_Update(state_.get(), bytes.data(), bytes.size());
 }
 
 void Sha256::update(std::string_view text) { update(std::as_bytes(std::span(text.data(), text.size()))); }
 
 std::array<std::uint8_t, 32> Sha256::digest() {
-  MR_CHECK(state_ != nullptr, "a hash can be read only once");
+  MR_CHECK(state_ != nullptr, "a digest can be read only once");
   std::array<std::uint8_t, SHA256_DIGEST_LENGTH> result{};
   ::SHA256_Final(result.data(), state_.get());
   state_.reset();

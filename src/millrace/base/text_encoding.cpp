@@ -16,7 +16,7 @@ constexpr std::size_t kLongestCharacter = 4;  // bytes of the longest character 
 
 unsigned char at(std::string_view bytes, std::size_t i) noexcept { return static_cast<unsigned char>(bytes[i]); }
 
-// Returns a command that converts the file through `command` and keeps the original under the name with .orig.
+// Returns a command that converts the file through `command` and keeps the original under its name with .orig appended.
 std::string in_place(const std::string& command, const std::filesystem::path& path) {
   const std::string name = path.string().starts_with('-') ? "./" + path.string() : path.string();
   const std::string file = shell_word(name), kept = shell_word(name + ".orig");
@@ -81,7 +81,7 @@ std::size_t reads_as(std::string_view bytes, std::size_t width, bool little) noe
 
 struct Account {
   std::size_t controls = 0;     // number of control characters that no text has
-  std::size_t letters = 0;      // number of ASCII letters
+  std::size_t letters = 0;      // number of ASCII characters that are not controls
   std::size_t whole = 0;        // number of valid UTF-8 characters that have several bytes
   std::size_t broken = 0;       // number of bytes that are not valid UTF-8
   std::size_t longest_run = 0;  // length of the longest run of broken bytes

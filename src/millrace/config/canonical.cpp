@@ -178,7 +178,8 @@ class Checker {
     return parsed;
   }
 
-  // Reports a number that is too large. The message names both bounds, because ">= 0" alone does not help a user who wrote 1e30.
+  // Reports an integer outside the range. The message names both bounds, because ">= 0" alone does not help a user who wrote
+  // 1e30.
   std::optional<Json> too_large(const ValueType& type, const Json& value, const std::string& path, std::uint64_t highest) {
     highest = std::min(highest, type.highest);
     if (limits_.maximum < static_cast<double>(highest)) return out_of_range(type, value, path);

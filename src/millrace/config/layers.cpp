@@ -47,7 +47,7 @@ void assign(Json& values, std::string_view path, Json value) {
   *node = std::move(value);
 }
 
-// Returns the `value` of a path leaf, prefixed by the folder in which the file was found.
+// Returns the `value` of a path leaf, prefixed by the folder in which the file was found; unchanged if the file was not found.
 Json as_seen_from_here(const Leaf& leaf, Json value, const std::vector<std::filesystem::path>& folders) {
   if (value.is_array()) {
     for (Json& each : value) each = as_seen_from_here(leaf, std::move(each), folders);

@@ -30,7 +30,7 @@ Json::json_pointer pointer_to(std::string key) {
 }
 
 void detail::wrong_kind(const char* expected, const Json& value) {
-  throw InternalError({.what = std::string("a config value is ") + shown(value) + ", read() expected " + expected,
+  throw InternalError({.what = std::string("a config value is ") + shown(value) + ", but read() expected " + expected,
                        .where = "",
                        .next = "resolve the config before reading it"});
 }

@@ -55,7 +55,8 @@ struct Alias {
   std::string path;  // the key that the alias stands for; "" = no key
   std::function<Json(const Json&)> convert;
   std::string note;  // for the reference page, e.g. "as in the original's TOML"
-  // Returns the notice that a run prints if the value has a different effect here than in the other program; "" = no notice.
+  // Returns the notice that a run prints if the value has a different effect here than in the program that uses this name; "" =
+  // no notice.
   std::function<std::string(const Json&)> notice = nullptr;
   bool takes_text = false;  // true: the flag of an alias without a key is followed by a value
 };
@@ -91,7 +92,7 @@ class Layers {
   using Convert = std::function<Json(const Json& tree, Foreign& file)>;
   void add_file(const std::filesystem::path& path, const Convert& convert);
   void add_text(std::string_view text, std::string_view suffix, const std::string& name);  // adds a file's text from memory
-  void add_environment();  // reads this process's MILLRACE_ variables except MILLRACE_TORCH and names without "__"
+  void add_environment();  // reads this process's MILLRACE_ variables; a variable without "__" sets no key
   void add_environment(std::span<const std::pair<std::string, std::string>> variables);
   // Takes --section.key=value, --section.key value, --flag, --no-flag and aliases from `words` (one-letter aliases also with a
   // single hyphen) and returns the other words in order. Hyphen and underscore are alike; a bare boolean takes the next word only

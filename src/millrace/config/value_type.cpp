@@ -37,7 +37,7 @@ std::string bounds_text(const Limits& limits) {
   return text + (limits.maximum_open ? "< " : "<= ") + number_text(limits.maximum);
 }
 
-// Returns the expectations of all alternatives of a choice as one text: "an integer >= 1 or a number > 0".
+// Returns one text that says what each alternative of a choice expects: "an integer >= 1 or a number > 0".
 std::string alternatives(const ValueType& type, const Limits& limits) {
   std::string text;
   for (const ValueType& inner : type.inner) {

@@ -32,8 +32,8 @@ struct PassedOver {
 [[nodiscard]] std::string gunzip(std::span<const std::byte> in, std::span<std::byte> out, PassedOver* passed_over = nullptr);
 
 enum class DeflateFrame : std::uint8_t { raw, gzip };
-// Reads the first out.size() bytes, for a header. `written` receives the number of bytes read, which is smaller if the data ends
-// earlier.
+// Decompresses the first out.size() bytes, for a header. `written` receives the number of bytes decompressed, which is smaller
+// if the data ends earlier.
 [[nodiscard]] std::string inflate_head(DeflateFrame frame, std::span<const std::byte> in, std::span<std::byte> out,
                                        std::size_t& written);
 

@@ -48,7 +48,7 @@ void on_message(j_common_ptr info, int level) {
 void on_progress(j_common_ptr info) {
   if (reinterpret_cast<j_decompress_ptr>(info)->input_scan_number <= kMostScans) return;
   auto* const reports = reinterpret_cast<Reports*>(info->err);
-  std::snprintf(reports->text.data(), reports->text.size(), "more than %d scans", kMostScans);
+  std::snprintf(reports->text.data(), reports->text.size(), "it has more than %d scans", kMostScans);
   std::longjmp(reports->stop, 1);
 }
 
@@ -94,7 +94,7 @@ bool read_part(Reports& reports, jpeg_decompress_struct& info, const Request& re
     std::memcpy(out + static_cast<std::size_t>(y) * row_bytes, row + (left - first) * request.channels, row_bytes);
   }
   if (request.ends && info.output_scanline < info.output_height) return true;
-  // The rows below the part are decoded and dropped. Skipping them would not check their data.
+  // Without an end marker, the rows below the part are decoded and dropped too. Skipping them would not check their data.
   while (info.output_scanline < info.output_height) {
     auto* target = reinterpret_cast<JSAMPROW>(row);
     jpeg_read_scanlines(&info, &target, 1);

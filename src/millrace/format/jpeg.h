@@ -1,6 +1,6 @@
 // Decodes JPEG pictures (ITU-T T.81), baseline and progressive, gray or colour, with libjpeg-turbo into given memory. Only the
-// requested part is transformed and coloured, and its pixels equal those of the whole decoded picture. CMYK and arithmetic
-// coding are rejected.
+// requested part goes through the inverse transform and the colour conversion, and its pixels equal those of the whole decoded
+// picture. CMYK and arithmetic coding are rejected.
 #pragma once
 
 #include <cstddef>
@@ -30,9 +30,10 @@ class JpegPicture {
   JpegPicture& operator=(const JpegPicture&) = delete;
 
   [[nodiscard]] const PictureSize& size() const noexcept { return size_; }
-  // Decodes `part`, which lies inside the picture reduced by `reduction`. `out` has height * width * channels bytes of the part.
-  // A coloured picture is turned to gray by taking its stored luma. May be called once per object. Throws DataError if data
-  // anywhere in the file is damaged or missing; damage that still decodes is not noticed, because JPEG has no checksums.
+  // Decodes `part`, which lies inside the picture reduced by `reduction`. `out` has the part's height * width * channels bytes.
+  // A coloured picture is turned to gray by taking its stored luma. May be called once per object. Throws DataError if the file
+  // is cut off, or if the data decoded for the part show damage. Damage that still decodes is not noticed, because JPEG has no
+  // checksums.
   void decode(Pixels pixels, int reduction, const PicturePart& part, std::span<std::byte> out);
 
  private:

@@ -67,8 +67,8 @@ bool LogFile::append_line(std::string_view line, bool takes_room) {
   return true;
 }
 
-// Renews the reservation before `next` bytes are written. If the file system can't reserve space, the bytes are written without
-// a reservation.
+// Renews the reservation before `next` bytes are written; throws if the disk is full. If the file system does not support
+// reservations, the bytes are written without one.
 void LogFile::keep_room(std::uint64_t next) {
   if (room_ == 0) return;
   constexpr std::uint64_t kAhead = 16U << 10U;

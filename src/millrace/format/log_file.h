@@ -33,7 +33,7 @@ class LogFile {
   bool write_last_line(std::string_view line);  // Like write_line(), but may use the space that was reserved (`room`).
   // Continues in another file, to which later lines are appended.
   void move_to(std::filesystem::path path);
-  // Runs the caller's own work on the same file. An exception inside `work` counts as a failed write.
+  // Runs the caller's own work on the same file. If `work` throws an FsError, this counts as a failed write.
   bool guarded(const std::function<void()>& work);
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
   [[nodiscard]] std::int64_t failures() const noexcept { return failures_; }

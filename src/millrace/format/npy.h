@@ -1,6 +1,7 @@
 // NumPy's files: .npy holds one array (versions 1 to 3 of the format), .npz is a zip of arrays. Arrays are returned in C order
 // and this machine's byte order, whatever the orders in the file. Every size is checked against the file before memory is
-// allocated. A file that is cut off, is longer than it claims, or holds objects or records causes a DataError with its name.
+// allocated. A DataError with the file's name is thrown if a file is cut off, has more than padding after the array, or holds
+// objects or records.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +28,7 @@ struct NpyLayout {
   DType dtype = DType::f32;
   Shape shape;                     // shape of the whole array in the file
   bool fortran = false;            // Fortran order: the first axis varies fastest in the file
-  bool swapped = false;            // the numbers have the other byte order than this machine's
+  bool swapped = false;            // the bytes of each number are in the opposite order to this machine's
   std::uint64_t bytes = 0;         // number of bytes of the elements
   std::uint64_t header_bytes = 0;  // bytes of the header, before the elements
 };

@@ -129,7 +129,8 @@ void look_at_jpeg(const ReadAt& read, PictureSigns& signs) {
   signs.orientation = found.value();
 }
 
-// Returns the inflated text after the keyword in a PNG text chunk (tEXt, zTXt, iTXt); "" if the text is damaged or too long.
+// Returns the text after the keyword in a PNG text chunk (tEXt, zTXt, iTXt), decompressed up to kMostMetadata bytes; "" if the
+// text is damaged.
 std::string text_in(std::string_view chunk, std::string_view name) {
   std::string_view rest = chunk.substr(std::min(chunk.size(), chunk.find('\0')));
   bool is_packed = name == "zTXt";

@@ -68,10 +68,10 @@ Header parse_header(PictureFile file, std::uint64_t file_bytes) {
   constexpr std::int64_t kMost = 0x7FFFFFFF;
   const std::string shape = std::to_string(header.size.width) + " x " + std::to_string(header.size.height);
   if (header.size.width < 1 || header.size.height < 1 || header.size.width > kMost || header.size.height > kMost) {
-    refuse_png(file.path, "the PNG header announces " + shape + " pixels");
+    refuse_png(file.path, "the PNG header announces " + shape + " pixels, which is not possible");
   }
-  // The least possible size of the file: each row has at least one bit a pixel and a filter byte, and the compression has a
-  // largest ratio.
+  // The least possible size of the file: each row has at least one bit a pixel and a filter byte, and the compression ratio has
+  // an upper bound.
   const std::uint64_t least =
       static_cast<std::uint64_t>(header.size.height) * (1 + static_cast<std::uint64_t>(header.size.width) / 8);
   if (least / kDeflateMostExpansion > file_bytes) {

@@ -60,7 +60,7 @@ class PtFile {
   [[nodiscard]] const std::vector<PtTensor>& tensors() const noexcept { return tensors_; }  // sorted by name
   [[nodiscard]] const std::vector<PtValue>& values() const noexcept { return values_; }     // sorted by name
   [[nodiscard]] const PtTensor* find(std::string_view name) const noexcept;
-  // Reads the tensor in row-major order; `into` has tensor.bytes bytes. The storage's CRC-32 is checked first.
+  // Reads the tensor in row-major order; `into` has tensor.bytes bytes. Checks the storage's CRC-32.
   void read(const PtTensor& tensor, std::span<std::byte> into);
   // Reads a part, [first, first + into.size()), of the bytes that read() yields. If the tensor is row-major, only this part is
   // read from the file; the part must consist of whole elements. For any other tensor the part must be the whole tensor.

@@ -31,7 +31,7 @@ const char* const kAgain = "copy or download the file again";
   throw DataError({std::move(what), file.path().string(), std::move(next)});
 }
 
-// Throws the error for a file of a kind that Millrace does not read, although its checksums show that it is intact.
+// Throws the error for a file that seems intact, but is of a kind that Millrace does not read.
 [[noreturn]] void pass_over_pt(const InputFile& file, std::string what, std::string next = kStateDict) {
   throw UnreadKind({std::move(what), file.path().string(), std::move(next)});
 }
@@ -65,7 +65,7 @@ std::string read_member(const InputFile& file, const detail::ZipMember& member) 
   return text;
 }
 
-// Returns the name of the only folder in the archive.
+// Returns the name of the folder in which the archive holds data.pkl.
 std::string prefix_of(const InputFile& file, const std::vector<detail::ZipMember>& members) {
   std::string prefix;
   for (const detail::ZipMember& member : members) {

@@ -232,7 +232,7 @@ TEST_F(PtTest, WhatMayChangeValuesAndIsUnknownIsRefused) {
   EXPECT_THAT(with("FloatStorage", 6, dict({text("conj") + "\x88"})), HasSubstr("has \"conj\" as an attribute"));
   EXPECT_THAT(with("ComplexFloatStorage", 3, dict({text("conj") + "\x89"})), HasSubstr("has \"conj\" as an attribute"));
   EXPECT_THAT(with("FloatStorage", 6, number(1)), HasSubstr("has a whole number as an attribute"));
-  EXPECT_THAT(with("FloatStorage", 6, "NN"), HasSubstr("is not described as torch describes one")) << "an argument more";
+  EXPECT_THAT(with("FloatStorage", 6, "NN"), HasSubstr("is not described as torch describes a tensor")) << "an argument more";
 }
 
 TEST_F(PtTest, GlobalsAreRefusedByNameWhateverTheyAreUsedFor) {
@@ -341,12 +341,12 @@ TEST_F(PtTest, AllowedOpcodesInWrongPlacesAreRefused) {
   EXPECT_THAT(refused(text("a") + ")R"), HasSubstr("opcode REDUCE calls a text"));
   EXPECT_THAT(refused(global("torch", "FloatStorage") + ")R"), HasSubstr("opcode REDUCE calls torch.FloatStorage"));
   EXPECT_THAT(refused(global("torch", "float32") + ")R"), HasSubstr("opcode REDUCE calls torch.float32"));
-  EXPECT_THAT(refused(global("collections", "OrderedDict") + "]R"), HasSubstr("is a list, no tuple"));
+  EXPECT_THAT(refused(global("collections", "OrderedDict") + "]R"), HasSubstr("is a list, not a tuple"));
   EXPECT_THAT(refused(global("collections", "OrderedDict") + tuple({"]"}) + "R"), HasSubstr("is called with arguments"));
-  EXPECT_THAT(refused(text("0") + "Q"), HasSubstr("a persistent id is a text, no tuple"));
-  EXPECT_THAT(refused("h\5"), HasSubstr("asks for a value that was never remembered"));
-  EXPECT_THAT(refused("R"), HasSubstr("takes more values than there are"));
-  EXPECT_THAT(refused("N(0"), HasSubstr("takes more values than there are"));
+  EXPECT_THAT(refused(text("0") + "Q"), HasSubstr("a persistent id is a text, not a tuple"));
+  EXPECT_THAT(refused("h\5"), HasSubstr("reads a memo entry that was never written"));
+  EXPECT_THAT(refused("R"), HasSubstr("takes more values than the stack holds"));
+  EXPECT_THAT(refused("N(0"), HasSubstr("takes more values than the stack holds"));
   EXPECT_THAT(refused("t"), HasSubstr("needs a mark"));
   EXPECT_THAT(refused("(N"), HasSubstr("values are left over"));
   EXPECT_THAT(refused("NN"), HasSubstr("values are left over"));
@@ -370,7 +370,8 @@ TEST_F(PtTest, TensorsThatLieAboutTheirStorageAreRefused) {
   EXPECT_THAT(with(storage("FloatStorage", "0", number(7)), number(0), one, one),
               HasSubstr("member \"a/data/0\" has 24 bytes, but data.pkl says 28"));
   EXPECT_THAT(with(storage("FloatStorage", "0", huge), number(0), one, one), HasSubstr("storage of impossible size"));
-  EXPECT_THAT(with(storage("FloatStorage", "0", minus), number(0), one, one), HasSubstr("not described as torch describes one"));
+  EXPECT_THAT(with(storage("FloatStorage", "0", minus), number(0), one, one),
+              HasSubstr("not described as torch describes a storage"));
   EXPECT_THAT(with(storage("FloatStorage", "1", number(6)), number(0), one, one), HasSubstr("member \"a/data/1\" is missing"));
   EXPECT_THAT(with(storage("FloatStorage", "../data/0", number(6)), number(0), one, one), HasSubstr("is missing"));
   EXPECT_THAT(with(storage("DoubleStorage", "0", number(6)), number(0), one, one), HasSubstr("data.pkl says 48"));
@@ -386,14 +387,15 @@ TEST_F(PtTest, TensorsThatLieAboutTheirStorageAreRefused) {
   EXPECT_THAT(with(six, number(0), tuple({number(2)}), tuple({huge})), HasSubstr("does not fit"));
   EXPECT_THAT(with(six, number(0), tuple({number(0), huge, huge}), tuple({number(0), number(0), number(0)})),
               HasSubstr("does not fit"));
-  EXPECT_THAT(with(six, number(0), tuple({minus}), one), HasSubstr("sizes that are not at most 64 whole numbers of 0 or more"));
-  EXPECT_THAT(with(six, number(0), one, tuple({minus})), HasSubstr("strides that are not"));
+  EXPECT_THAT(with(six, number(0), tuple({minus}), one),
+              HasSubstr("sizes that are invalid: they must be at most 64 whole numbers, each 0 or more"));
+  EXPECT_THAT(with(six, number(0), one, tuple({minus})), HasSubstr("strides that are invalid"));
   EXPECT_THAT(with(six, number(0), one, tuple({})), HasSubstr("has 1 sizes and 0 strides"));
   EXPECT_THAT(with(six, number(0), tuple(std::vector<std::string>(65, number(1))), one), HasSubstr("at most 64"));
-  EXPECT_THAT(with("N", number(0), one, one), HasSubstr("not described as torch describes one"));
+  EXPECT_THAT(with("N", number(0), one, one), HasSubstr("not described as torch describes a storage"));
   EXPECT_THAT(with(tuple({text("module"), global("torch", "FloatStorage"), text("0"), text("cpu"), number(6)}) + "Q", number(0),
                    one, one),
-              HasSubstr("not described as torch describes one"));
+              HasSubstr("not described as torch describes a storage"));
   EXPECT_THAT(refused(dict({text("a") + tensor(six, number(0), one, one),
                             text("b") + tensor(storage("FloatStorage", "0", number(5)), number(0), one, one)})),
               HasSubstr("storage \"0\" has two sizes: 24 and 20 bytes"));

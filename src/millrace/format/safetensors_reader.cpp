@@ -48,7 +48,7 @@ void read_at(int descriptor, const std::filesystem::path& path, std::uint64_t of
 }
 
 int open_regular(const std::filesystem::path& path, std::uint64_t& bytes) {
-  // O_NONBLOCK makes a named pipe fail at once instead of blocking.
+  // O_NONBLOCK keeps a named pipe from blocking this call; the pipe is refused below.
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0) refuse_errno(path, "can't open the file", errno);
   struct stat status {};

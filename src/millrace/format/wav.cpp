@@ -53,8 +53,8 @@ WavLayout layout_from(const InputFile& file, std::span<const std::byte> chunk) {
   // first would be wrong.
   const std::int64_t each = number_at<std::uint16_t>(chunk, 12) / layout.channels;
   if (each > layout.bits / 8) {
-    throw UnreadKind({"the sound has numbers of " + std::to_string(layout.bits) + " bits in " + std::to_string(each) +
-                          " bytes, which Millrace does not read",
+    throw UnreadKind({"the sound has numbers of " + std::to_string(layout.bits) + " bits, each stored in " +
+                          std::to_string(each) + " bytes, which Millrace does not read",
                       file.path().string(), "write it anew: ffmpeg -i FILE -c:a pcm_s16le OUT.wav"});
   }
   return layout;
@@ -73,8 +73,8 @@ float value_at(const std::byte* from, const WavLayout& layout) {
   return static_cast<float>(std::bit_cast<std::int32_t>(bits)) / 2147483648.0F;
 }
 
-// True if the rest of the file, from `at`, is a sequence of whole chunks. In an unfinished recording the rest is sound, so the
-// result is false.
+// True if the rest of the file, from `at`, is a sequence of whole chunks. In an unfinished recording the rest consists of
+// samples, so the result is false.
 bool holds_chunks(const InputFile& file, std::uint64_t at) {
   const auto is_printable = [](char c) { return c >= ' ' && c <= '~'; };
   while (at + kChunkBytes <= file.size()) {
@@ -110,7 +110,7 @@ WavFile::WavFile(const std::filesystem::path& path) : file_(std::make_unique<Inp
       if (!has_format) refuse_wav(*file_, "the sound's numbers come before its header");
       if (begin + bytes > file_->size()) {
         refuse_wav(*file_, "the sound is cut off: " + with_commas(static_cast<std::int64_t>(file_->size() - begin)) + " of " +
-                               with_commas(static_cast<std::int64_t>(bytes)) + " bytes are there");
+                               with_commas(static_cast<std::int64_t>(bytes)) + " bytes are in the file");
       }
       if (bytes == 0 && !holds_chunks(*file_, begin)) {
         refuse_wav(*file_, "the sound's header announces 0 bytes, but " +

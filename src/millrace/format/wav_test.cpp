@@ -67,7 +67,7 @@ TEST(Wav, ChannelsStandOneAfterTheOtherAndOtherChunksArePassedOver) {
 
 TEST(Wav, WhatIsDamagedCompressedOrNoSoundIsRefused) {
   const std::string sound = wav(1, 1, 16, std::string(100, 'x'));
-  EXPECT_THAT(refused(sound.substr(0, sound.size() - 10)), HasSubstr("the sound is cut off: 90 of 100 bytes are there"));
+  EXPECT_THAT(refused(sound.substr(0, sound.size() - 10)), HasSubstr("the sound is cut off: 90 of 100 bytes are in the file"));
   EXPECT_THAT(refused(wav(17, 1, 4, "abcd")),
               HasSubstr("the sound has format code 17 with 4 bits, which Millrace does not read"));
   EXPECT_THAT(refused("RIFF????AVI LIST"), HasSubstr("the file is not a WAVE file"));
@@ -80,7 +80,7 @@ TEST(Wav, HeadersThatDoNotFitTheNumbersAreRefused) {
   constexpr std::size_t kBlockBytes = 32, kDataBytes = 40;
   std::string padded = wav(1, 2, 24, std::string(16, 'x'));
   padded[kBlockBytes] = 8;
-  EXPECT_THAT(refused(padded), HasSubstr("numbers of 24 bits in 4 bytes, which Millrace does not read"));
+  EXPECT_THAT(refused(padded), HasSubstr("numbers of 24 bits, each stored in 4 bytes, which Millrace does not read"));
   std::string unfinished = wav(1, 1, 16, std::string(8, 'x'));
   unfinished[kDataBytes] = 0;
   EXPECT_THAT(refused(unfinished), HasSubstr("announces 0 bytes, but 8 follow: the recording was not finished"));

@@ -17,8 +17,9 @@ inline constexpr std::size_t kMaxAttributesOfFile = 10'000;  // limit for the ro
 inline constexpr std::size_t kMaxAttributeName = 1024;       // limit, in bytes
 inline constexpr std::size_t kMaxAttributeText = 4096;       // limit, in bytes
 
-// The value of an attribute. Whole numbers are std::int64_t, or std::uint64_t above its range; floats of all sizes are double. A
-// text ends before its first zero byte and may be invalid UTF-8. std::monostate means that the value can't be read.
+// The value of an attribute. Whole numbers are std::int64_t, or std::uint64_t if they are too large for std::int64_t; floats of
+// all sizes are double. A text ends before its first zero byte and may be invalid UTF-8. std::monostate means that the value
+// can't be read.
 using AttributeValue = std::variant<std::monostate, bool, std::int64_t, std::uint64_t, double, std::string>;
 
 // An attribute with a single value, or with an array of a single element.

@@ -161,8 +161,8 @@ class OpenFile final : public detail::LoadableFile {
 
   [[noreturn]] void cannot_be_read(const Unreadable& dataset) const {
     std::string next = remedy_for(dataset.reason, file_.path());
-    if (next.empty()) next = "name another dataset, or write this one as numbers (millrace inspect shows all of the file)";
-    throw DataError({.what = label(dataset.name) + " can't be read: it is " + dataset.reason,
+    if (next.empty()) next = "name another dataset (millrace inspect lists all of the file), or write this one as numbers";
+    throw DataError({.what = label(dataset.name) + " can't be read: " + dataset.reason,
                      .where = quoted(file_.path().string()),
                      .next = std::move(next)});
   }
@@ -374,7 +374,8 @@ class OpenFile final : public detail::LoadableFile {
     if (wrong != nullptr) damaged(layout, index, wrong);
   }
 
-  // Returns true if this process and the library decode the same bytes. Otherwise the library reads this data set from now on.
+  // Returns true if this process and the library get the same bytes when they decode some blocks. Otherwise the library reads
+  // this data set from now on.
   bool agrees_with_library(const InputFile& file, Layout& layout) const {
     std::vector<std::byte> bytes;
     for (const detail::Digest& digest : layout.digests) {

@@ -1,6 +1,6 @@
 // Reads HDF5 files at the speed of pread and decoding, and writes them. The library libhdf5 runs only in a child process
-// (millrace-hdf5), so that a file that crashes it is a DataError here. The child returns the table of chunks, and digests of the
-// first chunks as the library decodes them. This process reads chunks with pread and undoes their filters on the calling thread.
+// (millrace-hdf5), so that a file that crashes it is a DataError here. The child returns the table of chunks, and digests of a
+// few blocks as the library decodes them. This process reads chunks with pread and undoes their filters on the calling thread.
 // When it opens a file, it compares its own results with those digests. If this process does not know the layout of a data set,
 // the child reads that data set, serially, through a pipe.
 #pragma once
@@ -23,9 +23,9 @@ namespace millrace::hdf5 {
 
 inline constexpr std::size_t kMaxRank = 32;  // the most axes of a data set
 
-// A data set of a file as it is stored. A compound {r,i}, {re,im} or {real,imag}, in either order, is complex. Two f64 make
-// c128, two other equal floats make c64. Two integers of up to 2 bytes each make c64, two of up to 4 bytes make c128. The
-// library converts all of these except {r,i} of f32 or f64.
+// A data set of a file as it is stored. A compound {r,i}, {re,im}, {real,imag} or {real,imaginary}, in either order, is complex.
+// Two f64 make c128, two other equal floats make c64. Two integers of up to 2 bytes each make c64, two of up to 4 bytes make
+// c128. The library converts all of these except {r,i} of f32 or f64.
 struct Dataset {
   std::string name;  // the full path of the data set, such as "/index_map/freq"
   DType dtype = DType::f32;
@@ -39,7 +39,7 @@ struct Dataset {
 struct Unreadable {
   std::string name;
   std::string reason;
-  std::string text = {};  // the value, if it is a text of at most 1024 bytes; they may be any except zero
+  std::string text = {};  // the value, if it is a text of at most 1024 bytes; it has no zero byte, but may be invalid UTF-8
 };
 
 struct OpenOptions {

@@ -66,8 +66,8 @@ class Opening {
     fresh_.resize(paths.size());
   }
 
-  // Opens the files and returns those that have no error. Errors go to `failed`, in order; without `failed` the first error is
-  // thrown.
+  // Opens the files and returns them in order, with null for a file that has an error. Errors go to `failed`, in order; without
+  // `failed` the first error is thrown.
   std::vector<std::shared_ptr<const File>> run(const File::OnFailure& failed) {
     const std::size_t groups = (paths_.size() + kFilesAtOnce - 1) / kFilesAtOnce;
     const std::size_t most = most_threads();
@@ -193,7 +193,7 @@ class Opening {
   bool collects_;  // true: errors are collected, and the other files are still opened
   std::string request_;
   std::optional<detail::Index> index_;
-  // Each element is written only by the thread that has its group.
+  // Each element is written only by the thread that handles the file's group.
   std::vector<std::shared_ptr<detail::LoadableFile>> files_;
   std::vector<std::optional<DataError>> errors_;
   std::vector<Fresh> fresh_;

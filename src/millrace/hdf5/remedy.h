@@ -8,7 +8,7 @@
 namespace millrace::hdf5 {
 
 // Reasons why a data set can't be read, as Unreadable::reason gives them.
-inline constexpr std::string_view kNewerForm = "in a newer form of HDF5 than that of 1.10";
+inline constexpr std::string_view kNewerForm = "in a newer form of HDF5 than version 1.10 reads";
 inline constexpr std::string_view kUnknownFilter = "which is not known here";
 
 // Returns a command that rewrites the file in a readable form; "" if rewriting does not help.

@@ -43,7 +43,8 @@ void put(detail::WireWriter& request, const Array& array) {
   MR_CHECK(
       count && static_cast<std::size_t>(*count) * size_of(array.dtype) == array.bytes.size(),
       "array " + array.name + " " + to_text(array.shape) + " does not have " + std::to_string(array.bytes.size()) + " bytes");
-  MR_CHECK(array.chunk.empty() || array.chunk.size() == array.shape.size(), "chunks of " + array.name + " have another rank");
+  MR_CHECK(array.chunk.empty() || array.chunk.size() == array.shape.size(),
+           "chunks of " + array.name + " have another rank than the array");
   const bool filtered = array.deflate > 0 || array.lz4 || array.zstd > 0 || array.shuffle || array.fletcher32;
   MR_CHECK(!filtered || !array.chunk.empty(), "filters of " + array.name + " need chunks");
   MR_CHECK((array.deflate > 0) + array.lz4 + (array.zstd > 0) <= 1, "more than one compression for " + array.name);
@@ -57,7 +58,7 @@ void put(detail::WireWriter& request, const Array& array) {
   request.put(array.shuffle).put(array.fletcher32);
 }
 
-// Accepts only attributes that attributes() of a file can return.
+// Adds an attribute to the request. Accepts only attributes that File::attributes() can return.
 void put(detail::WireWriter& request, const Attribute& attribute) {
   const std::string& name = attribute.name;
   MR_CHECK(!name.empty() && name.size() <= kMaxAttributeName && name.find('\0') == std::string::npos,

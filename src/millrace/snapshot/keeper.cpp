@@ -31,7 +31,7 @@ Keeper::Keeper(Fs& fs, const std::filesystem::path& run, const std::filesystem::
   if (began_from.empty() || began_from.parent_path() != snapshots_) return;
   began_from_ = began_from.filename().string();
   whole_.insert(began_from_);
-  // Finds the snapshots later than `began_from`. The search for `began_from` has already reported the damaged ones.
+  // Finds `began_from` and the later snapshots. The search for `began_from` has already reported the damaged ones.
   warned(nullptr, [&] {
     const std::vector<detail::Candidate> all = detail::candidates(fs_, snapshots_);
     auto later = std::ranges::find(all, began_from_, &detail::Candidate::name);
@@ -47,7 +47,7 @@ void Keeper::wrote(const std::filesystem::path& snapshot) {
 
 void Keeper::name_once(const std::string& name, const std::string& reason, const Tell& warn) {
   if (named_.insert(name).second && warn && !reported_.contains(name)) {
-    warn((snapshots_ / name).string() + " " + reason + ": it does not count as a snapshot and stays where it is");
+    warn((snapshots_ / name).string() + " " + reason + "; it does not count as a snapshot and stays where it is");
   }
 }
 
@@ -61,7 +61,7 @@ bool Keeper::is_whole(const std::string& name, std::int64_t step, const Tell& wa
   if (named_.contains(name)) return false;
   try {
     check(fs_, snapshots_ / name);
-  } catch (const std::exception&) {  // also for lack of memory: a snapshot that can't be read can't be relied on
+  } catch (const std::exception&) {  // also if memory runs out, because a snapshot that can't be read can't be relied on
     name_once(name, "is damaged", warn);
     return false;
   }

@@ -47,7 +47,7 @@ TEST_F(KeeperTest, WhatDoesNotLoadIsNeitherCountedNorRemoved) {
   EXPECT_EQ(text_of(run_ / "snapshots" / "step-00000002" / "photo.jpg"), "mine");
   EXPECT_THAT(warnings_, testing::UnorderedElementsAre(
                              HasSubstr("step-00000500 is damaged, or holds"), HasSubstr("step-00000099 is damaged, or holds"),
-                             HasSubstr("step-00000009 is damaged: it does not count as a snapshot"),
+                             HasSubstr("step-00000009 is damaged; it does not count as a snapshot"),
                              HasSubstr("step-00000008 is damaged, or holds"), HasSubstr("step-00000002 is damaged, or holds")))
       << "each once";
 }

@@ -51,7 +51,7 @@ class Loader {
 
   std::string read_small(const std::string& file, std::uintmax_t most_bytes) const {
     std::error_code code;
-    const std::uintmax_t size = std::filesystem::file_size(folder_ / file, code);  // sets `code` if it is no regular file
+    const std::uintmax_t size = std::filesystem::file_size(folder_ / file, code);  // sets `code` if this is not a regular file
     if (!code && size > most_bytes) refuse(file, "is too large: " + human_bytes(static_cast<double>(size)));
     try {
       return fs_.read_file(folder_ / file);
@@ -106,7 +106,7 @@ class Loader {
       const format::SafetensorsFile stored(folder_ / file);
       check_size(file, stored.bytes(), record.bytes);
       if (stored.header_crc32c() != record.header_crc32c || stored.tensors().size() != record.tensors.size()) {
-        refuse(file, "is damaged: its header differs from the one written");
+        refuse(file, "is damaged: its header differs from the one that was written");
       }
       for (const format::StoredTensor& tensor : stored.tensors()) take(tensor.name, read_tensor(stored, tensor, record));
     } catch (const DataError& error) {

@@ -17,7 +17,8 @@ namespace {
 constexpr std::uint64_t kManifestBytesPerTensor = 256;
 constexpr std::uint64_t kSlackBytes = std::uint64_t{64} << 10U;  // room for folders and for rounding to blocks
 
-// Removes the folder of a failed save. An error of the removal is dropped, because it must not hide the error of the save.
+// The temporary folder of a save; the destructor removes it if the save failed. An error of the removal is dropped, because it
+// must not hide the error of the save.
 class TemporaryFolder {
  public:
   TemporaryFolder(Fs& fs, std::filesystem::path path) : fs_(fs), path_(std::move(path)), writing_(path_) {
@@ -81,8 +82,8 @@ detail::FileRecord write_text(Fs& fs, const std::filesystem::path& folder, const
   });
 }
 
-// Returns the path for a temporary folder of this process. If the first name is taken, by an earlier process with the same id or
-// by a foreign folder, the next free name is used.
+// Returns the path for a temporary folder of this process: the first name that is free, or that has only a leftover of an
+// earlier save, which may be overwritten.
 std::filesystem::path temporary_place(Fs& fs, const std::filesystem::path& snapshots, std::int64_t step) {
   for (int copy = 1;; ++copy) {
     auto place = snapshots / detail::beside_name(detail::kTemporary, detail::folder_name(step, copy));
@@ -90,8 +91,8 @@ std::filesystem::path temporary_place(Fs& fs, const std::filesystem::path& snaps
   }
 }
 
-// Moves the finished folder to its place and returns that place. A crash at any point leaves a whole snapshot of this step if
-// there was one: the old snapshot is first moved to a name under which load_newest() also looks.
+// Moves the finished folder to its place and returns that place. If there was a snapshot of this step, a crash at any point
+// leaves a whole one, because the old snapshot is first moved to a name under which load_newest() also looks.
 std::filesystem::path publish(Fs& fs, TemporaryFolder& finished, const std::filesystem::path& snapshots, std::int64_t step) {
   const std::lock_guard lock(detail::moves_mutex());
   const auto aside_of = [&](const std::filesystem::path& path) {

@@ -37,7 +37,7 @@ struct Content {
 struct Found {
   std::filesystem::path path;
   std::int64_t step = 0;
-  int copy = 1;  // 2 or more if the name of the step was taken
+  int copy = 1;  // 2 or more if the folder's usual name was taken
 };
 
 // Saves under `run`/snapshots/step-NNNNNNNN and returns the folder. A snapshot of the same step is replaced. A damaged or

@@ -53,7 +53,8 @@ void write_tensors(Fs& fs, const std::filesystem::path& file, const Tensors& ten
   for (const auto& [name, tensor] : tensors) {
     const auto dtype = dtype_of(tensor.scalar_type());
     if (!dtype)
-      throw DataError({"tensor " + quoted(name) + " has a type that such a file can't hold", file.string(), "convert it first"});
+      throw DataError(
+          {"tensor " + quoted(name) + " has a type that the file's format can't hold", file.string(), "convert it first"});
     fields.push_back({name, *dtype, Shape(tensor.sizes().begin(), tensor.sizes().end())});
     values.push_back(tensor);
   }

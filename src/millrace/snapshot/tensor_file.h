@@ -10,8 +10,8 @@
 
 namespace millrace::snapshot {
 
-// Reads all tensors of a safetensors file or a file of Python's torch.save; the first bytes show which of the two it is. Throws
-// DataError if the file can't be read, is damaged, or holds code.
+// Reads all tensors of a safetensors file or a file of Python's torch.save. The file is read as torch.save's if its name ends in
+// .pt or .pth, or if it begins like a zip archive. Throws DataError if the file can't be read, is damaged, or holds code.
 [[nodiscard]] Tensors read_tensors(const std::filesystem::path& file);
 [[nodiscard]] bool is_pt_name(const std::filesystem::path& file);  // true for names that end in .pt or .pth
 // Writes a file that read_tensors() reads. A name that ends in .pt or .pth selects torch.save's form, which has no room for

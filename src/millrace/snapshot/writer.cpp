@@ -38,7 +38,7 @@ struct Writer::Impl {
     detail::Image image;
     Keeper::Retention retention;
     Writer::Saved saved;
-    std::optional<detail::Room> room;  // if set, the job only allocates the memory for this room
+    std::optional<detail::Room> room;  // if set, the job saves nothing; it only allocates this much memory
   };
 
   Impl(Fs& file_system, std::filesystem::path run_folder, const std::filesystem::path& began_from)

@@ -24,7 +24,8 @@ void TreeBuilder::problem(std::string what, std::size_t line, std::string next, 
 
 bool TreeBuilder::count_value(std::size_t line) {
   if (++values_ <= kMostValues) return true;
-  problem("more than " + with_commas(kMostValues) + " values", line, "a config can't hold data: name a file instead");
+  problem("the text has more than " + with_commas(kMostValues) + " values", line,
+          "a config can't hold data: name a file instead");
   return false;
 }
 

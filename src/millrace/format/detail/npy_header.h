@@ -24,8 +24,8 @@ struct ParsedNpy {
   std::string problem;
   bool is_unread = false;  // the problem is a dtype of NumPy that Millrace does not read
 };
-// Parses the header and checks everything that the text alone can show. Also checks that the elements fill exactly the rest of
-// `whole_bytes`.
+// Parses the header and checks everything that the text alone can show. Also checks that header and elements fill exactly
+// `whole_bytes`, the size of the .npy file.
 [[nodiscard]] ParsedNpy parse_npy(std::string_view text, std::uint64_t header_bytes, std::uint64_t whole_bytes);
 
 // Header of version 1.0 for an array in C order. Throws DataError as write_npy() does.

@@ -159,7 +159,7 @@ class Machine {
   // there is no mark.
   std::size_t floor() const { return marks_.empty() ? 0 : marks_.back(); }
   std::uint32_t pop() {
-    if (stack_.size() <= floor()) throw Refused{"an opcode takes more values than there are"};
+    if (stack_.size() <= floor()) throw Refused{"an opcode takes more values than the stack holds"};
     const std::uint32_t node = stack_.back();
     stack_.pop_back();
     return node;
@@ -173,7 +173,7 @@ class Machine {
   }
   PickleNode& node(std::uint32_t index) { return result_.nodes[index]; }
   PickleNode& top() {
-    if (stack_.size() <= floor()) throw Refused{"an opcode takes more values than there are"};
+    if (stack_.size() <= floor()) throw Refused{"an opcode takes more values than the stack holds"};
     return node(stack_.back());
   }
 
@@ -183,7 +183,7 @@ class Machine {
     const auto opcode = static_cast<unsigned char>(take(1)[0]);
     if (opcode == '.') {
       result_.root = pop();
-      if (!stack_.empty() || !marks_.empty()) throw Refused{"values are left over at the opcode STOP"};
+      if (!stack_.empty() || !marks_.empty()) throw Refused{"values are left on the stack at the opcode STOP"};
       return false;
     }
     if (constant(opcode) || container(opcode) || memory(opcode)) return true;
@@ -339,13 +339,13 @@ class Machine {
       case 'r':  // LONG_BINPUT
         top();   // called because it throws if the stack is empty
         memo_[static_cast<std::uint32_t>(number(opcode == 'q' ? 1 : 4))] = stack_.back();
-        if (memo_.size() > kMostPickleNodes) throw Refused{"it remembers too many values"};
+        if (memo_.size() > kMostPickleNodes) throw Refused{"its memo has too many entries"};
         return true;
       case 'h':  // BINGET
       case 'j':  // LONG_BINGET
       {
         const auto found = memo_.find(static_cast<std::uint32_t>(number(opcode == 'h' ? 1 : 4)));
-        if (found == memo_.end()) throw Refused{"it asks for a value that was never remembered"};
+        if (found == memo_.end()) throw Refused{"it reads a memo entry that was never written"};
         push(found->second);
         return true;
       }
@@ -370,7 +370,7 @@ class Machine {
     }
   }
 
-  // Makes an object of a class outside the list, whose constructor must get no arguments. The object's attributes may follow.
+  // Makes an object of a class outside the list. The class must get no arguments; the object's attributes may follow.
   void new_object() {
     const std::uint32_t arguments = pop();
     const std::uint32_t made = pop();
@@ -389,7 +389,7 @@ class Machine {
   std::vector<std::uint32_t> short_tuple(std::uint32_t index, const char* role) {
     constexpr std::size_t kMost = 64;
     const PickleNode& tuple = node(index);
-    if (tuple.kind != PickleKind::tuple) throw Refused{std::string(role) + " is " + describe(tuple) + ", no tuple"};
+    if (tuple.kind != PickleKind::tuple) throw Refused{std::string(role) + " is " + describe(tuple) + ", not a tuple"};
     if (tuple.items.size() > kMost) throw Refused{std::string(role) + " has more than 64 elements"};
     return tuple.items;
   }
@@ -401,7 +401,7 @@ class Machine {
     if (node(callee).kind == PickleKind::foreign) throw Refused{"global " + class_name(node(callee)) + " is not allowed", true};
     if (node(callee).kind != PickleKind::word) throw Refused{"opcode REDUCE calls " + describe(node(callee))};
     const PickleWord* const word = node(callee).word;
-    std::vector<std::uint32_t> items = short_tuple(arguments, "the list of arguments of opcode REDUCE");
+    std::vector<std::uint32_t> items = short_tuple(arguments, "the argument list of opcode REDUCE");
     switch (word->kind) {
       case Kind::ordered_dict:
         if (!items.empty()) throw Refused{"collections.OrderedDict is called with arguments"};

@@ -1,5 +1,5 @@
 // Reads the part of Python's pickle that torch.save writes (protocol 2), as data. No function is called and no module is
-// imported. A global must be a word of a fixed list (PickleWord), and a call of such a word becomes a node, which the reader's
+// imported. The known globals are in a fixed list (PickleWord); a call of such a global becomes a node, which the reader's
 // caller interprets. For a class outside the list, only the name is kept. An object of such a class that is made without
 // arguments is read as the dict of its attributes. Every other use of such a class, and every other opcode, is rejected by name.
 #pragma once

@@ -74,7 +74,7 @@ class Interpreter {
   void visit(const PickleNode& value, const std::string& name, std::size_t level) {
     if (level > kMostLevels) throw RefusedContent{"it is nested more than 64 levels deep, or holds itself", true};
     if (++visits_ > kMostPickleNodes || (name_bytes_ += name.size()) > kMostNameBytes) {
-      throw RefusedContent{"its containers are shared so often that it would grow without limit", true};
+      throw RefusedContent{"its containers are shared so often that the list of all entries would be too long", true};
     }
     switch (value.kind) {
       case PickleKind::dict:
@@ -157,7 +157,8 @@ class Interpreter {
     const std::size_t least = kind == Kind::rebuild_tensor ? 4 : kind == Kind::rebuild_tensor_v2 ? 6 : 7;
     const std::size_t most = kind == Kind::rebuild_tensor ? least : least + 1;
     const bool is_tensor = kind == Kind::rebuild_tensor || kind == Kind::rebuild_tensor_v2 || kind == Kind::rebuild_tensor_v3;
-    if (!is_tensor || made->items.size() < least || made->items.size() > most) refuse("is not described as torch describes one");
+    if (!is_tensor || made->items.size() < least || made->items.size() > most)
+      refuse("is not described as torch describes a tensor");
     PtTensor tensor;
     tensor.name = name;
     std::optional<DType> dtype;
@@ -213,7 +214,8 @@ class Interpreter {
       if (number.kind == PickleKind::integer && number.integer >= 0) numbers.push_back(number.integer);
     }
     if (!short_enough || numbers.size() != tuple.items.size()) {
-      throw RefusedContent{"tensor " + quoted(name) + " has " + what + " that are not at most 64 whole numbers of 0 or more"};
+      throw RefusedContent{"tensor " + quoted(name) + " has " + what +
+                           " that are invalid: they must be at most 64 whole numbers, each 0 or more"};
     }
     return numbers;
   }
@@ -227,7 +229,7 @@ class Interpreter {
                        node(id.items[4]).integer >= 0;
     const PickleWord* const type = known ? node(id.items[1]).word : nullptr;
     if (type == nullptr || (type->kind != Kind::storage && type->kind != Kind::untyped_storage)) {
-      throw RefusedContent{"tensor " + quoted(name) + " has a storage that is not described as torch describes one"};
+      throw RefusedContent{"tensor " + quoted(name) + " has a storage that is not described as torch describes a storage"};
     }
     if (type->kind == Kind::storage) dtype = type->dtype;
     const std::uint64_t width = type->kind == Kind::storage ? size_of(type->dtype) : 1;

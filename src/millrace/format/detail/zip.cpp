@@ -104,7 +104,8 @@ bool take_zip64(std::span<const std::byte> extra, ZipMember& member, std::uint64
 std::string locate(const InputFile& file, std::uint64_t local, std::uint64_t limit, ZipMember& member) {
   const std::string who = "member " + quoted(member.name);
   const std::uint64_t head = kLocalBytes + member.name.size();
-  if (local > limit || head > limit - local) return who + " begins at byte " + std::to_string(local) + ", after the last member";
+  if (local > limit || head > limit - local)
+    return who + " begins at byte " + std::to_string(local) + ", too late to end before the list of members";
   const std::vector<std::byte> bytes = part(file, local, head);
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   if (number(bytes, 0, 4) != kLocal || number(bytes, 26, 2) != member.name.size() || text.substr(kLocalBytes) != member.name) {

@@ -27,7 +27,7 @@ struct ParsedZip {
 };
 [[nodiscard]] ParsedZip read_zip_directory(const InputFile& file);
 
-// Writes an archive: members with data, then the directory. Sizes above 4 GiB are stored as zip64.
+// Writes an archive: members with data, then the directory. All sizes are stored as zip64, so members may be larger than 4 GiB.
 class ZipWriter {
  public:
   explicit ZipWriter(WritableFile& file) : file_(file) {}

@@ -181,8 +181,8 @@ std::vector<Chunk> table_of(const OpenDataset& dataset, const Plan& plan) {
   return table;
 }
 
-// Returns the blocks to compare. If the data set has chunks: the first two that were written and the last one, each whole but
-// clipped at the edge. If it is contiguous: a block at each end.
+// Returns the blocks to compare. If the data set has chunks: the first two that were written and the last one, clipped at the
+// edge. If it is contiguous: a block at each end. A block of more than kMaxDigestBytes is made smaller.
 std::vector<Block> blocks_to_check(const OpenDataset& dataset, const Plan& plan, std::span<const Chunk> table) {
   std::vector<Block> blocks;
   if (product(dataset.shape) == 0) return blocks;

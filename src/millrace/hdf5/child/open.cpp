@@ -44,7 +44,8 @@ std::string names_near(hid_t file, const std::string& name) {
   return text.empty() ? "nothing" : text;
 }
 
-// Throws Millrace's own error if any part of the path is a link to another file. Elsewhere the library follows no such link.
+// Throws Millrace's own error if any part of the path is a link to another file. The library can't follow such a link, because
+// the driver opens no other file.
 void refuse_foreign_links(hid_t file, const std::string& name) {
   for (std::size_t end = name.find('/', 1);; end = name.find('/', end + 1)) {
     const std::string part = name.substr(0, end);

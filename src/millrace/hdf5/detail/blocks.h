@@ -16,7 +16,8 @@ using Sizes = std::span<const std::int64_t>;
 [[nodiscard]] bool in_one_piece(Sizes shape, Sizes count) noexcept;
 // Index of the element at coordinates `at` in the array.
 [[nodiscard]] std::int64_t flat(Sizes shape, Sizes at) noexcept;
-// Advances `at` to the next element within `count`, in C order. Returns false if that is the first element again.
+// Advances `at` to the next element within `count`, in C order. After the last element returns to the first one and returns
+// false.
 bool advance(std::span<std::int64_t> at, Sizes count) noexcept;
 
 // The coordinates of a block's first element in an array.

@@ -60,7 +60,7 @@ std::uint64_t big_endian(const std::byte* from, int bytes) {
 }
 
 // Undoes the lz4 filter. The stored bytes begin with the size of the whole chunk (8 bytes) and the size of a block (4). Then
-// come the blocks, each preceded by its stored size (4). A block of full size is not compressed.
+// come the blocks, each preceded by its stored size (4). If a block's stored size is its full size, the block is not compressed.
 const char* undo_lz4(std::span<const std::byte> in, std::span<std::byte> out) {
   constexpr const char* kDamaged = "its lz4 data are damaged";
   if (in.size() < 12 || big_endian(in.data(), 8) != out.size()) return "its lz4 data are not of a chunk's size";
@@ -213,7 +213,7 @@ std::uint32_t fletcher32(std::span<const std::byte> bytes) noexcept {
 
 bool is_plausible(std::span<const std::uint32_t> filters, std::uint32_t mask, std::uint64_t stored,
                   std::uint64_t chunk) noexcept {
-  std::uint64_t ratio = 1;  // the most bytes that one byte can become in this format
+  std::uint64_t ratio = 1;  // the most bytes that one stored byte can become
   for (std::size_t i = 0; i < filters.size(); ++i) {
     if ((mask >> i & 1U) != 0) continue;
     if (filters[i] == kDeflate) ratio = 1032;

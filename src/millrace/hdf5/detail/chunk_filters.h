@@ -20,7 +20,7 @@ struct FilterScratch {
                                 std::uint64_t chunk) noexcept;
 
 // Decodes a chunk. `filters` are in the order in which they were applied; if bit i of `mask` is set, filter i was skipped. At
-// most one of them compresses (the layout ensures it). Writes exactly out.size() bytes and allocates little more than that.
+// most one filter compresses (the layout ensures it). Writes exactly out.size() bytes and allocates little more than that.
 // Returns null, or what is wrong with the bytes. `element_bytes` is the unit of shuffle. Runs on the calling thread, with that
 // thread's decoder.
 [[nodiscard]] const char* undo_filters(std::span<const std::uint32_t> filters, std::uint32_t mask,

@@ -36,8 +36,8 @@ class Index {
   // Adds an answer for the next save(). Ignores a file that changed in the last two seconds, because it could change again within
   // a tick of the file system's clock and look the same.
   void add(const std::filesystem::path& file, const Stamp& stamp, const std::string& answer);
-  // Writes the answers that were found and added, whole or not at all, and drops files that no longer exist. Writes nothing if
-  // there is nothing new or the disk refuses; then only the next start is slower.
+  // Writes the answers that the index had and those that were added, whole or not at all, and drops files that no longer exist.
+  // Writes nothing if no answer was added or the disk refuses; then only the next start is slower.
   void save(Fs& fs);
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
 

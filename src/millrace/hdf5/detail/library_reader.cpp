@@ -60,7 +60,7 @@ void LibraryReader::ask(const InputFile& file, std::string_view name, const Shap
   else if (kind == Answer::ok && *size != out.size() + 1)
     how = "sent " + std::to_string(*size - 1) + " bytes, expected " + std::to_string(out.size());
   process_.reset();
-  const bool was_killed = how.starts_with("ended by signal 9 ");  // by the system (lack of memory) or by how_it_ended()
+  const bool was_killed = how.starts_with("ended by signal 9 ");  // killed by the system (lack of memory) or by how_it_ended()
   throw DataError({.what = label + ": the HDF5 library failed while reading it: its process " + how,
                    .where = quoted(file.path().string()),
                    .next = was_killed ? "see whether memory ran out (dmesg); otherwise the file is damaged: make it again"

@@ -17,8 +17,8 @@ class LoadableFile : public File {
   [[nodiscard]] virtual Stamp stamp() const = 0;     // throws DataError if the file can't be read
   [[nodiscard]] virtual int descriptor() const = 0;  // owned by this object; valid until load()
   // Takes an answer of millrace-hdf5. `all`: the answer describes the whole file. With `compares`, compares blocks decoded here
-  // with blocks decoded by the library, and returns false if they differ; the library then reads that data set. Throws DataError
-  // as open() does.
+  // with blocks decoded by the library, and returns false if some differ; the library then reads the data sets whose blocks
+  // differ. Throws DataError as open() does.
   virtual bool load(std::string_view answer, bool all, bool compares) = 0;
   // Makes the library read all data sets from now on. Call it after load().
   virtual void read_by_library() = 0;

@@ -30,9 +30,10 @@ std::string reason(int error_number) { return std::generic_category().message(er
 std::string find_program() {
   if (const char* named = std::getenv("MILLRACE_HDF5_CHILD"); named != nullptr && *named != '\0') {
     if (::access(named, X_OK) == 0) return named;
-    throw DataError({.what = "HDF5 files are read through the program " + quoted(named) + ", which does not exist",
-                     .where = "MILLRACE_HDF5_CHILD",
-                     .next = "unset the variable, or set it to the millrace-hdf5 of this installation"});
+    throw DataError(
+        {.what = "HDF5 files are read through the program " + quoted(named) + ", which does not exist or can't be executed",
+         .where = "MILLRACE_HDF5_CHILD",
+         .next = "unset the variable, or set it to the millrace-hdf5 of this installation"});
   }
   std::string found = find_beside("millrace-hdf5", MILLRACE_HDF5_BUILT, MILLRACE_HDF5_INSTALLED);
   if (!found.empty()) return found;
@@ -54,7 +55,7 @@ std::vector<char*> environment() {
 [[noreturn]] void cannot_start(const std::string& program, int error_number) {
   std::string next = remedy_for(error_number);
   if (error_number == EAGAIN) next = "raise the limit on processes (ulimit -u), or end other programs";
-  if (error_number == ENOMEM) next = "free memory, or raise the limit of address space (ulimit -v)";
+  if (error_number == ENOMEM) next = "free memory, or raise the limit on address space (ulimit -v)";
   throw DataError({.what = "the program that reads HDF5 files can't be started: " + reason(error_number),
                    .where = quoted(program),
                    .next = std::move(next)});

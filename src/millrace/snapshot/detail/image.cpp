@@ -86,7 +86,8 @@ Image make(const Content& content, const std::function<format::TensorBytes(std::
   return image;
 }
 
-// Returns the total size in bytes of the tensors that can be stored; make() rejects all other tensors by name.
+// Returns the total size in bytes of the tensors that can be stored; make() rejects any other tensor with an error that names
+// it.
 std::uint64_t bytes_of_all(const Content& content) {
   std::uint64_t bytes = 0;
   const auto add = [&](const Tensors& tensors) {
@@ -235,7 +236,7 @@ void saving(const std::filesystem::path& run, std::int64_t step, const std::func
     if (device::is_device_lost(error)) throw;  // a lost device is not the snapshot's fault
     refuse(std::string("a tensor can't be copied: ") + error.what_without_backtrace(), "check whether the device failed");
   } catch (const std::bad_alloc&) {
-    const std::string limit = limit_of(RLIMIT_AS) ? " within the limit of address space (ulimit -v)" : "";
+    const std::string limit = limit_of(RLIMIT_AS) ? " within the limit on address space (ulimit -v)" : "";
     refuse("there is no memory for a copy of the state" + limit, "write it without a copy: --off=async_snapshot");
   }
 }

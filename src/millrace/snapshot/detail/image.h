@@ -38,9 +38,9 @@ struct FreeHost {
 // Memory that is kept from one snapshot to the next and grows to the size of the largest snapshot.
 class HostMemory {
  public:
-  // Returns at least `bytes`, uninitialised; the old contents are lost. Throws std::bad_alloc if memory runs out. `copier`,
-  // which must outlive this object, page-locks the memory for its copies if that takes at most a quarter of the free memory and
-  // the system allows it; null = not page-locked.
+  // Returns at least `bytes`, uninitialised; the old contents are lost. Throws std::bad_alloc if memory runs out. If `copier` is
+  // given, the memory is page-locked for its copies, provided that this takes at most a quarter of the free memory and the
+  // system allows it; `copier` must outlive this object.
   std::byte* get(std::uint64_t bytes, device::Backend* copier = nullptr);
   [[nodiscard]] std::uint64_t capacity() const noexcept { return capacity_; }
 
@@ -63,13 +63,14 @@ struct Room {
 // c10::Error.
 [[nodiscard]] Image image_of(const Content& content);
 // Copies the state's bytes into `memory`. The image refers to no LibTorch object, so any thread may write it. When this returns,
-// the tensors may change: tensors on the host are copied, and work that a device gets later waits for its copies.
+// the tensors may change: host tensors are copied, and later work of a device waits until the device's tensors are copied.
 [[nodiscard]] Image image_in(HostMemory& memory, const Content& content);
 
 // Writes the image whole or not at all, and returns the folder. Throws the same errors as image_of().
 std::filesystem::path write_image(Fs& fs, const std::filesystem::path& run, const Image& image);
 
-// Runs one stage of a save; any error becomes a SnapshotError that names the step.
+// Runs one stage of a save. Turns an error into a SnapshotError that names the step; only the error of a lost device is passed
+// on unchanged.
 void saving(const std::filesystem::path& run, std::int64_t step, const std::function<void()>& stage);
 
 }  // namespace millrace::snapshot::detail

@@ -31,8 +31,8 @@ struct Manifest {
   std::map<std::string, FileRecord> files;  // records of all files except the manifest
 };
 
-// Returns true if the name has only letters, digits, '_', '-' and '.', and does not begin with '.'. Names of models and parts
-// must be plain, because they become names of files.
+// Returns true if the name has 1 to 200 letters, digits, '_', '-' and '.', and does not begin with '.'. Names of models and
+// parts must be plain, because they become names of files.
 [[nodiscard]] bool is_plain_name(std::string_view name) noexcept;
 
 // The manifest as text, which begins with the CRC32C of the rest of the text.
