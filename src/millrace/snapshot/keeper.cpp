@@ -31,10 +31,11 @@ Keeper::Keeper(Fs& fs, const std::filesystem::path& run, const std::filesystem::
   if (began_from.empty() || began_from.parent_path() != snapshots_) return;
   began_from_ = began_from.filename().string();
   whole_.insert(began_from_);
-  // Finds `began_from` and the later snapshots. The search for `began_from` has already reported the damaged ones.
+  // Finds the snapshots later than `began_from`. The search for `began_from` has already reported the damaged ones.
   warned(nullptr, [&] {
     const std::vector<detail::Candidate> all = detail::candidates(fs_, snapshots_);
     auto later = std::ranges::find(all, began_from_, &detail::Candidate::name);
+    if (later != all.end()) ++later;
     for (; later != all.end(); ++later) reported_.insert(later->name);
   });
 }

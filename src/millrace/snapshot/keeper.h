@@ -53,7 +53,7 @@ class Keeper {
   std::string last_written_;
   std::set<std::string> whole_;
   std::set<std::string> named_;
-  std::set<std::string> reported_;  // began_from_ and later snapshots; the search for began_from_ reported the damaged ones
+  std::set<std::string> reported_;  // snapshots later than began_from_; the search for it has reported the damaged ones
 };
 
 }  // namespace millrace::snapshot

@@ -60,6 +60,16 @@ TEST_F(KeeperTest, TheOneJustWrittenAndTheOneTheProcessBeganFromStay) {
   EXPECT_THAT(names(), ElementsAre("step-00000001", "step-00000003", "step-00000008"));
 }
 
+TEST_F(KeeperTest, TheOneTheProcessBeganFromIsNamedWhenItIsDamagedLater) {
+  for (const std::int64_t step : {1, 2}) save_real(small(step));
+  const auto tell = [this](const std::string& line) { warnings_.push_back(line); };
+  Keeper keeper(Fs::real(), run_, run_ / "snapshots" / "step-00000002");
+  put(run_ / "snapshots" / "step-00000002" / "manifest.json", "x");
+  for (int again = 0; again < 2; ++again) keeper.retain({.keep_last = 1}, tell);
+  EXPECT_THAT(warnings_, ElementsAre(HasSubstr("step-00000002 is damaged"))) << "once";
+  EXPECT_THAT(names(), ElementsAre("step-00000001", "step-00000002"));
+}
+
 TEST_F(KeeperTest, WhatWasPassedOverOnTheWayToTheBeginningIsNotNamedAgain) {
   for (const std::int64_t step : {1, 2, 4}) save_real(small(step));
   for (const char* name : {"step-00000001", "step-00000004"}) put(run_ / "snapshots" / name / "manifest.json", "x");
