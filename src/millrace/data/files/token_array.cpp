@@ -75,7 +75,7 @@ void check_ids(std::span<const std::byte> bytes, std::uint64_t vocab_size, std::
   const std::optional<std::size_t> at = first_above<T>(std::span<const T>(tokens), vocab_size);
   if (!at) return;
   throw DataError({.what = "token " + with_commas(static_cast<std::int64_t>(first + *at)) + " of " + name + " is " +
-                           std::to_string(tokens[*at]) + ", the vocabulary has " +
+                           std::to_string(tokens[*at]) + ", but the vocabulary has " +
                            with_commas(static_cast<std::int64_t>(vocab_size)) + " entries",
                    .where = "byte " + std::to_string((first + *at) * sizeof(T)) + " of the tokens",
                    .next = "make the token file with the tokenizer of this run"});
@@ -129,7 +129,7 @@ class FileTokens final : public TokenArray {
       damaged("counts that exceed the file", "footer");
     }
     if (footer.notes_bytes > kMaxNotes || footer.documents > kMaxDocuments)
-      damaged("an index or notes of impossible size", "footer");
+      damaged("a document index or JSON notes of impossible size", "footer");
     const std::uint64_t token_end = begin_ + footer.tokens * token_bytes_;
     const std::uint64_t documents_at = token_end + padding_after(token_end);
     const std::uint64_t notes_at = documents_at + footer.documents * 8;
@@ -248,7 +248,7 @@ class FileTokens final : public TokenArray {
     const auto shallow = [](int depth, Json::parse_event_t, Json&) { return depth <= kMaxNotesDepth; };
     notes_ = Json::parse(text, shallow, false);
     if (!notes_.is_object() || !notes_.contains("fingerprint") || !notes_["fingerprint"].is_string()) {
-      damaged("notes without a fingerprint", "notes at byte " + std::to_string(at));
+      damaged("JSON notes without a fingerprint", "notes at byte " + std::to_string(at));
     }
     fingerprint_ = notes_["fingerprint"].get<std::string>();
   }
@@ -265,7 +265,10 @@ class FileTokens final : public TokenArray {
     }
     for (std::size_t i = 0; i < documents_.size(); ++i) {
       const bool ordered = documents_[i] >= (i == 0 ? 0 : documents_[i - 1]) && documents_[i] <= size_;
-      if (!ordered) damaged("document " + std::to_string(i) + " at token " + std::to_string(documents_[i]), "document index");
+      if (!ordered)
+        damaged("document " + std::to_string(i) + " at token " + std::to_string(documents_[i]) +
+                    ", out of order or after the last token",
+                "document index");
     }
   }
 

@@ -86,7 +86,7 @@ class Windowing final : public Augmentation {
       detail::refuse_composing(
           "a step can't have sizes " + to_text(place_ == Place::whole ? Shape{} : size_) + " and margins " +
               to_text(padding_.margin),
-          text(), "give a size of at least 1 for each of the last axes, and either no margins or as many of at least 0");
+          text(), "give a size >= 1 for each of the last axes, and either no margins or a margin >= 0 for each of these axes");
     }
   }
 

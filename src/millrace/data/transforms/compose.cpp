@@ -205,9 +205,9 @@ void ConcatSource::check_fields() const {
       if (f < expected.size() && f < here.size() && expected[f] == here[f]) continue;
       std::string what;
       if (f >= here.size()) {
-        what = "source " + number + " has no field " + quoted(expected[f].name) + ", source 1 has";
+        what = "source " + number + " has no field " + quoted(expected[f].name) + ", but source 1 has one";
       } else if (f >= expected.size()) {
-        what = "source " + number + " has a field " + quoted(here[f].name) + ", source 1 has none";
+        what = "source " + number + " has a field " + quoted(here[f].name) + ", but source 1 has none";
       } else if (expected[f].name != here[f].name) {
         what = "field " + std::to_string(f + 1) + " is " + quoted(here[f].name) + " in source " + number + " and " +
                quoted(expected[f].name) + " in source 1";

@@ -97,7 +97,7 @@ Pipeline open_groups(const Part& part) {
   }
   for (const auto& [name, weight] : keys.weights) {
     if (!below->contains(name))
-      detail::refuse_part(part, "weights name " + quoted(name) + ", which is not a data set", "name one of them");
+      detail::refuse_part(part, "\"weights\" has " + quoted(name) + ", which is not a data set", "use the name of a data set");
   }
   pipeline.grouping = keys.grouping;
   pipeline.samples_per_epoch = keys.samples_per_epoch;

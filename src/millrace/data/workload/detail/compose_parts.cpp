@@ -41,7 +41,7 @@ struct ShareKeys {
     using C = ShareKeys;
     return std::tuple{
         field<&C::from>("A sample belongs to the share if its random number in [0, 1) is at least this.").min(0).max(1),
-        field<&C::to>("The random number must also be below this.").min(0).max(1),
+        field<&C::to>("A sample belongs to the share only if its random number is below this.").min(0).max(1),
         field<&C::seed>("Seed of the random numbers.").min(0)};
   }
 };
