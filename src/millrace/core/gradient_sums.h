@@ -28,8 +28,8 @@ class GradientSums {
   };
 
   virtual ~GradientSums() = default;
-  // Starts a step. After this call each gradient is multiplied by this rank's scalar `factor` and sent, as soon as autograd has
-  // added to the gradient.
+  // Starts a step. After this call, as soon as autograd has accumulated a gradient, the gradient is multiplied by this rank's
+  // scalar `factor` and sent.
   virtual void begin(const at::Tensor& factor) = 0;
   [[nodiscard]] virtual bool has_begun() const noexcept = 0;
   // Sends the gradients that have not been sent yet; does not wait.

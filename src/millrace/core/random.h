@@ -79,7 +79,8 @@ class SiteRecorder {
   [[nodiscard]] virtual const void* place_of(const RandomScope::Position& position, std::int64_t elements) = 0;
 };
 
-// Returns the rows of a batch as positions in its epoch, in the form that a RandomScope takes.
+// Returns the rows of a batch in the form that a RandomScope takes: their positions in the epoch or, for several groups,
+// consecutive numbers.
 [[nodiscard]] std::vector<IndexRun> rows_of(const Batch& batch);
 [[nodiscard]] std::vector<IndexRun> runs_of(std::span<const std::int64_t> positions);
 

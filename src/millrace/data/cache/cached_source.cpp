@@ -152,7 +152,7 @@ void CachedSource::read(std::span<const std::int64_t> indices, Rows rows, const 
   }
 }
 
-// Reads rows that the cache does not hold. Neighbouring rows are read with one call.
+// Copies the rows that the cache holds, and reads the others from the source. Neighbouring rows are read with one call.
 void CachedSource::read_rows(std::span<const std::int64_t> indices, Rows rows, const ReadRandom& random) const {
   std::uint64_t hits = 0;
   std::size_t at = 0;

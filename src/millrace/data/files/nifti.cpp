@@ -173,7 +173,7 @@ bool is_nifti(const std::filesystem::path& path) {
   if (is_named_otherwise) return false;
   try {
     return detail::has_nifti_magic(head_of(file, detail::kNifti2Bytes));
-  } catch (const DataError&) {  // not thrown again: the file counts as no NIfTI file, because its gzip data is damaged
+  } catch (const DataError&) {  // not rethrown, because a file with damaged gzip data is not a NIfTI file
     return false;
   }
 }

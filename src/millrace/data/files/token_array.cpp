@@ -202,7 +202,7 @@ class FileTokens final : public TokenArray {
     }
   }
 
-  // Returns true if every second number is 0. That happens when ids of 4 or 8 bytes are read as ids of 2.
+  // Returns true if every second number is 0. That happens if ids are read with a half or a quarter of their size.
   [[nodiscard]] bool has_wider_ids() const {
     constexpr std::int64_t kLeast = 256;
     constexpr std::int64_t kMost = 65536;

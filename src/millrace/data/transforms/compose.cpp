@@ -170,8 +170,8 @@ class ConcatSource final : public Source {
   std::vector<detail::PartsView> views_;
   std::vector<std::size_t> field_bytes_;
   std::vector<std::int64_t> first_{0};  // index of each source's first sample; the last element is the number of all samples
-  // Part 0 is one byte without meaning. A sample lists part 0 in place of parts that it lacks: its source keeps nothing, or has
-  // fewer parts per sample than another source.
+  // Part 0 is one byte without meaning. A sample lists part 0 in place of parts that it lacks, because its source keeps nothing
+  // or has fewer parts per sample than another source.
   std::vector<std::int64_t> first_part_{1};
   std::size_t parts_per_sample_ = 1;
 };
@@ -251,8 +251,8 @@ void ConcatSource::will_need(std::span<const std::int64_t> indices, const ReadRa
   });
 }
 
-// Returns the stamps of all sources, with the number of the source added to the names, because two sources may have files of the
-// same name in different folders.
+// Returns the stamps of all sources. If several sources have files, the names begin with the number of the source, because two
+// sources may have files of the same name in different folders.
 std::vector<FileStamp> ConcatSource::stamps() const {
   std::vector<std::vector<FileStamp>> each;
   each.reserve(sources_.size());

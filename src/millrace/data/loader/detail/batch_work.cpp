@@ -125,7 +125,7 @@ void BatchWork::begin(BatchSlot& slot, std::uint64_t batch) noexcept {
   if (order_.mixes()) {
     try {
       begin_mix(slot, batch);
-    } catch (...) {  // not reported yet: the batch with the invalid weights will report them
+    } catch (...) {  // stored in the slot; the error is reported when this batch is delivered
       for (GroupSlot& group : slot.groups) group.rows = 0;
       slot.bad.push_back({.error = std::current_exception(), .failed = {}});
     }
