@@ -379,7 +379,7 @@ struct Loader::Impl {
           "which could not be compared");
     const detail::DataChanges changes = detail::changes_since(saved, identity());
     if (changes.differ.empty()) {
-      if (!changes.renamed.empty()) report(called + " has new names, but the same content: " + detail::joined(changes.renamed));
+      if (!changes.renamed.empty()) report(called + " has new file names but equal content: " + detail::joined(changes.renamed));
       return;
     }
     const std::string what = called + " has changed since the run began: " + detail::joined(changes.differ);

@@ -385,7 +385,7 @@ std::shared_ptr<const Source> repeat(std::shared_ptr<const Source> source, std::
   std::int64_t size = 0;
   if (times < 1 || __builtin_mul_overflow(times, source->size(), &size)) {
     refuse_composing("repeat() was asked for " + with_commas(times) + " passes over " + size_text(source->size()), "repeat()",
-                     "repeat at least once, and so that a 64-bit number can count all samples");
+                     "repeat at least once, and take fewer passes if a 64-bit number can't count all samples");
   }
   return std::make_shared<SelectedSource>(std::move(source), size, std::vector<std::int64_t>{}, "repeat()",
                                           std::to_string(times) + " times");
