@@ -52,7 +52,8 @@ std::vector<std::byte> head_of(const InputFile& file, std::uint64_t limit) {
 
 bool is_named_gz(const std::filesystem::path& path) { return to_lower(path.extension().string()) == ".gz"; }
 
-// Returns the other file of a pair, such as "a.hdr.gz" for "a.img.gz". The name has .gz and upper case if `path` has them.
+// Returns the other file of a pair, such as "a.hdr.gz" for "a.img.gz". Upper case and .gz are as in `path`. If that file does
+// not exist, .gz is added or left out.
 std::filesystem::path partner(const std::filesystem::path& path, std::string extension) {
   std::filesystem::path base = path;
   const bool gz = is_named_gz(path);

@@ -372,7 +372,7 @@ class Engine {
           serve(state, reader);
         });
       } catch (const std::system_error&) {
-        return;  // the number of threads is limited: the engine continues with those that started
+        return;  // if the system allows no more threads, the engine continues with the readers that have started
       }
     }
   }
