@@ -113,7 +113,7 @@ CachedSource::CachedSource(std::shared_ptr<const Source> source, std::shared_ptr
       keeps_(source_->keeps()),
       parts_per_sample_(source_->parts_per_sample()) {
   MR_CHECK(is_cacheable(keeps_), "a cache needs a source with rows or parts to keep");
-  MR_CHECK(parts_per_sample_ >= 1 && parts_per_sample_ <= kMostParts, "a sample has one to kMostParts parts");
+  MR_CHECK(parts_per_sample_ >= 1 && parts_per_sample_ <= kMostParts, "a sample must have 1 to kMostParts parts");
   detail::check_keeping(*source_, name_);
   for (const Field& field : source_->fields()) field_bytes_.push_back(field.bytes());
   row_bytes_ = row_bytes_of(*source_);

@@ -102,7 +102,7 @@ std::string content_text(const FileStamp& stamp) {
 std::vector<FileStamp> stamps_of(std::span<const stdfs::path> files) { return stamps_of(files, relative_names(files)); }
 
 std::vector<FileStamp> stamps_of(std::span<const stdfs::path> files, std::vector<std::string> names) {
-  MR_CHECK(names.size() == files.size(), "each file has a name");
+  MR_CHECK(names.size() == files.size(), "each file must have a name");
   const Depth& depth =
       *std::find_if(kDepths.begin(), kDepths.end(), [&](const Depth& d) { return files.size() <= d.most_files; });
   std::vector<FileStamp> stamps(files.size());

@@ -218,10 +218,10 @@ void NiftiFile::read(std::span<const std::int64_t> offset, std::span<const std::
 void NiftiFile::read_block(std::span<const std::int64_t> offset, std::span<const std::int64_t> size, std::span<std::byte> out,
                            format::PassedOver* passed_over) const {
   const Shape& shape = header_.shape;
-  MR_CHECK(offset.size() == shape.size() && size.size() == shape.size(), "a block has an offset and a size for each axis");
+  MR_CHECK(offset.size() == shape.size() && size.size() == shape.size(), "a block must have an offset and a size for each axis");
   std::uint64_t bytes = size_of(header_.dtype);
   for (std::size_t i = 0; i < shape.size(); ++i) {
-    MR_CHECK(offset[i] >= 0 && size[i] >= 1 && offset[i] <= shape[i] - size[i], "a block lies inside the volume");
+    MR_CHECK(offset[i] >= 0 && size[i] >= 1 && offset[i] <= shape[i] - size[i], "the block must lie inside the volume");
     bytes *= static_cast<std::uint64_t>(size[i]);
   }
   MR_CHECK(out.size() == bytes, "the memory for a block must have the block's size");
@@ -278,7 +278,7 @@ void cut_scaled(const NiftiHeader& header, std::span<const std::byte> voxels, st
                 std::span<const std::int64_t> size, std::span<float> out) {
   if (header.dtype == DType::f32 && !header.scaled) return cut(header, voxels, offset, size, std::as_writable_bytes(out));
   const Scale convert = scale_of(header.dtype);
-  MR_CHECK(convert != nullptr, "complex voxels are not scaled");
+  MR_CHECK(convert != nullptr, "complex voxels can't be scaled");
   thread_local std::vector<std::byte> stored;
   const std::span<std::byte> raw = scratch(stored, out.size() * size_of(header.dtype));
   cut(header, voxels, offset, size, raw);

@@ -324,7 +324,7 @@ std::shared_ptr<const TokenArray> TokenArray::open(const std::filesystem::path& 
 
 std::shared_ptr<const TokenArray> TokenArray::open_bare(const std::filesystem::path& path, std::size_t token_bytes,
                                                         std::uint64_t vocab_size) {
-  MR_CHECK(token_bytes == 2 || token_bytes == 4, "tokens take 2 or 4 bytes");
+  MR_CHECK(token_bytes == 2 || token_bytes == 4, "a token must take 2 or 4 bytes");
   auto tokens = std::make_shared<FileTokens>(path);
   tokens->load_bare(token_bytes, vocab_size);
   return tokens;

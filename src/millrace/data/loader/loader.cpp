@@ -60,7 +60,7 @@ void check(const Pipeline& pipeline, const LoaderOptions& options) {
     refuse("the allowed fraction of bad samples is " + significant(options.max_bad_fraction, 6), "data.max_bad_fraction",
            "set it between 0 and 1");
   }
-  MR_CHECK(options.world_size >= 1 && options.rank >= 0 && options.rank < options.world_size, "rank lies outside the world");
+  MR_CHECK(options.world_size >= 1 && options.rank >= 0 && options.rank < options.world_size, "rank must be in [0, world_size)");
   std::int64_t global = 0;
   if (__builtin_mul_overflow(options.batch_size, options.world_size, &global)) {
     refuse("the global batch is too large", "data.batch_size", "lower it");

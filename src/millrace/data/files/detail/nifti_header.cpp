@@ -157,7 +157,7 @@ std::string find_scale(const Fields& fields, NiftiHeader& header) {
 
 int datatype_of(DType dtype) {
   const auto* const type = std::ranges::find(kTypes, dtype, &std::pair<int, DType>::second);
-  MR_CHECK(type != kTypes.end(), "NIfTI has a code for this dtype");
+  MR_CHECK(type != kTypes.end(), "NIfTI must have a code for this dtype");
   return type->first;
 }
 
