@@ -59,7 +59,7 @@ class Agreement {
   // valid as a state of the run.
   [[nodiscard]] virtual bool has_cut_sums() const noexcept { return false; }
 
-  // Returns the number of calls so far that waited for the other ranks. Sums that are still under way are not counted.
+  // Returns how many calls so far have waited for the other ranks. Sums that are still under way are not counted.
   [[nodiscard]] virtual std::int64_t exchanges() const noexcept { return 0; }
 
   [[nodiscard]] bool any(bool mine);        // returns true if `mine` is true on any rank

@@ -36,9 +36,9 @@ struct Group {
   [[nodiscard]] std::int64_t rows() const noexcept { return static_cast<std::int64_t>(positions.size()); }
 };
 
-// A batch as the loader delivers it, or a micro-batch, which has those rows of a batch that go through the model at once.
-// Move-only. On the CPU its tensors are 64-byte aligned views of a loader slot. The slot returns to the loader when the last view
-// is destroyed, so clone a tensor that must outlive the step.
+// A batch as the loader delivers it, or a micro-batch: the rows of a batch that go through the model at once. Move-only. On the
+// CPU its tensors are 64-byte aligned views of a loader slot. The slot returns to the loader when the last view is destroyed, so
+// clone a tensor that must outlive the step.
 class Batch {
  public:
   Batch() = default;

@@ -14,7 +14,8 @@ struct GradientSumsOptions {
 };
 
 // Sums for one set of parameters, which all ranks have in the same order. The object watches the parameters while it exists; the
-// gradients stored in the parameters are not changed. Used by the loop's thread; gradients may arrive in autograd's threads.
+// gradients stored in the parameters are not changed. Used by the training loop's thread; gradients may arrive in autograd's
+// threads.
 //
 // Order of calls in a step: begin() before the backward pass that completes the gradients, then send(), then receive(). All
 // ranks make these calls in the same steps; a rank without gradients calls begin() and send() as well. A gradient that a rank
@@ -28,8 +29,8 @@ class GradientSums {
   };
 
   virtual ~GradientSums() = default;
-  // Starts a step. After this call each gradient is multiplied by this rank's scalar `factor` and sent, as soon as autograd has
-  // added to the gradient.
+  // Starts a step. After this call, as soon as autograd has accumulated a gradient, the gradient is multiplied by this rank's
+  // scalar `factor` and sent.
   virtual void begin(const at::Tensor& factor) = 0;
   [[nodiscard]] virtual bool has_begun() const noexcept = 0;
   // Sends the gradients that have not been sent yet; does not wait.

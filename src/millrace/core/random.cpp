@@ -11,7 +11,7 @@ namespace millrace {
 
 namespace {
 thread_local RandomScope* innermost = nullptr;
-constexpr std::uint64_t kForward = 0x666f7277;  // keys of forward passes differ from those of the loader and of sources
+constexpr std::uint64_t kForward = 0x666f7277;  // gives forward passes other keys than the loader and the sources
 
 }  // namespace
 

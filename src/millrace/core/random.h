@@ -34,8 +34,8 @@ class RandomScope {
     std::int64_t first = 0;  // index of the tensor's first element in the stream; if `runs` is empty, the other elements follow
                              // it
     std::vector<IndexRun> runs = {};  // if not empty: the stream indices of all elements of the tensor, as consecutive runs
-    // Address on the device where a kernel reads the key and the first element of each run; null unless a device records the
-    // step.
+    // Address on the device where a kernel reads the key and the first element of each run; null unless the step is being
+    // recorded for replay.
     const void* on_device = nullptr;
   };
 
@@ -44,7 +44,7 @@ class RandomScope {
     std::uint64_t seed = 0, epoch = 0, site = 0;
     std::vector<IndexRun> rows = {};  // positions in the epoch, in the order of the tensors' rows; if empty, they are unknown and
                                       // each site begins at element 0
-    SiteRecorder* recorder = nullptr;  // set while a device records the step
+    SiteRecorder* recorder = nullptr;  // set while the step is recorded for replay
   };
 
   explicit RandomScope(Position position) noexcept;
@@ -60,8 +60,8 @@ class RandomScope {
   [[nodiscard]] static std::optional<Position> position();  // returns the innermost scope's position, or nullopt
   // Returns the site at this position, for a tensor of `elements` elements. Ignores `position.recorder`.
   [[nodiscard]] static Site site_at(const Position& position, std::int64_t elements);
-  // Returns true while a device records the innermost scope of this thread. A value that the host computes meanwhile would be
-  // the same in every replay of the recording.
+  // Returns true while the innermost scope of this thread is recorded for replay. A value that the host computes meanwhile would
+  // be the same in every replay.
   [[nodiscard]] static bool is_recorded() noexcept;
 
  private:
@@ -79,13 +79,14 @@ class SiteRecorder {
   [[nodiscard]] virtual const void* place_of(const RandomScope::Position& position, std::int64_t elements) = 0;
 };
 
-// Returns the rows of a batch as positions in its epoch, in the form that a RandomScope takes.
+// Returns the rows of a batch in the form that a RandomScope takes: their positions in the epoch or, for several groups,
+// consecutive numbers.
 [[nodiscard]] std::vector<IndexRun> rows_of(const Batch& batch);
 [[nodiscard]] std::vector<IndexRun> runs_of(std::span<const std::int64_t> positions);
 
-// While this object exists, the sites of the innermost scope draw the random numbers of these rows. A recipe opens a RowScope
-// around a part of the forward pass that computes only the rows of one group, or the rows of several groups in another order.
-// Does nothing outside a RandomScope.
+// While this object exists, the sites of the innermost scope draw the random numbers of the given rows. A recipe opens a
+// RowScope around a part of the forward pass that computes only the rows of one group, or the rows of several groups in another
+// order. Does nothing outside a RandomScope.
 class RowScope {
  public:
   // Position of each row in the epoch's order (Group::positions), in the order of the tensors' rows.

@@ -113,7 +113,7 @@ CachedSource::CachedSource(std::shared_ptr<const Source> source, std::shared_ptr
       keeps_(source_->keeps()),
       parts_per_sample_(source_->parts_per_sample()) {
   MR_CHECK(is_cacheable(keeps_), "a cache needs a source with rows or parts to keep");
-  MR_CHECK(parts_per_sample_ >= 1 && parts_per_sample_ <= kMostParts, "a sample has one to kMostParts parts");
+  MR_CHECK(parts_per_sample_ >= 1 && parts_per_sample_ <= kMostParts, "a sample must have 1 to kMostParts parts");
   detail::check_keeping(*source_, name_);
   for (const Field& field : source_->fields()) field_bytes_.push_back(field.bytes());
   row_bytes_ = row_bytes_of(*source_);
@@ -152,7 +152,7 @@ void CachedSource::read(std::span<const std::int64_t> indices, Rows rows, const 
   }
 }
 
-// Reads rows that the cache does not hold. Neighbouring rows are read with one call.
+// Copies the rows that the cache holds, and reads the others from the source. Neighbouring rows are read with one call.
 void CachedSource::read_rows(std::span<const std::int64_t> indices, Rows rows, const ReadRandom& random) const {
   std::uint64_t hits = 0;
   std::size_t at = 0;

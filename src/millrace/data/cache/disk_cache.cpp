@@ -48,7 +48,7 @@ stdfs::path nearest_folder(stdfs::path path) {
 std::vector<std::string> texts_of(const Source& source, std::size_t parts) {
   if (source.keeps() == Keeps::parts) {
     std::vector<std::string> texts = source.part_texts();
-    MR_CHECK(texts.empty() || texts.size() == parts, "each part has a text, or no part has one");
+    MR_CHECK(texts.empty() || texts.size() == parts, "either each part or no part must have a text");
     if (!texts.empty()) return texts;
   }
   // Increase this number when a reader of files makes other values from the same file. Number 2 began to rotate pictures by
@@ -57,7 +57,7 @@ std::vector<std::string> texts_of(const Source& source, std::size_t parts) {
   for (const Field& field : source.fields())
     common += '\n' + field.name + ' ' + std::string(name_of(field.dtype)) + ' ' + to_text(field.shape);
   const std::vector<FileStamp> stamps = source.stamps();
-  if (stamps.empty()) common += "\nbuild " + build_id();  // without files this program makes the values; another build may differ
+  if (stamps.empty()) common += "\nbuild " + build_id();  // without files, the values depend on the program's build
   for (const FileStamp& stamp : stamps) {
     const std::string content = content_text(stamp);
     if (content.empty()) return std::vector<std::string>(parts);

@@ -39,7 +39,7 @@ class DiskCache final : public Cache {
     // files can have.
     std::uint64_t budget_bytes = 0;
     bool writes = true;  // false: the cache reads files that exist, but writes none
-    // Any reader thread calls this for the first damaged part and for the first failed write. May be null.
+    // Called for the first damaged part and for the first failure of the file system, often in a reader thread. May be null.
     std::function<void(const std::string&)> note = {};
     Fs* fs = nullptr;  // null = the real file system
   };
@@ -108,7 +108,7 @@ class DiskCachedSource final : public Source {
     return source_->value_names(field);
   }
   [[nodiscard]] bool looks_ahead() const override { return true; }
-  // Announces a read of each part's file if the file exists, else a read of the source.
+  // Announces reads of the parts' files and, if one of the files does not exist, a read of the source.
   void will_need(std::span<const std::int64_t> indices, const ReadRandom& random) const noexcept override;
 
  private:
@@ -122,8 +122,8 @@ class DiskCachedSource final : public Source {
   std::shared_ptr<std::vector<DiskCache::Part>> parts_;
 };
 
-// Makes a cache for these data sets; null if the cache is off. If the parts of the data sets do not fit into the budget next to
-// files of other data, those files are removed, the oldest first.
+// Makes a cache for these data sets; null if the cache is off. If the parts of the data sets and the files of other data exceed
+// the budget together, files of other data are removed, the oldest first.
 [[nodiscard]] Chosen<std::shared_ptr<DiskCache>> choose_disk_cache(std::span<const Dataset> datasets, DiskCache::Options options);
 
 // For each data set of the pipeline whose source is cacheable (is_cacheable()), puts the cache in front of the source. A null

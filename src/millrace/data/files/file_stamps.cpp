@@ -30,7 +30,7 @@ constexpr std::array<Depth, 3> kDepths = {{{256, 'a', 1024 * kKib, 64 * kKib, 16
                                            {4096, 'b', 64 * kKib, 16 * kKib, 8, 4 * kKib},
                                            {SIZE_MAX, 'c', 12 * kKib, 4 * kKib, 1, 4 * kKib}}};
 
-// The digest depends only on the bytes that are read, not on the times or the order of the reads.
+// A digest of the bytes that add() reads, in the order of the calls.
 class Digest {
  public:
   Digest(const InputFile& file, std::vector<std::byte>& buffer) : file_(file), buffer_(buffer) {}
@@ -77,7 +77,7 @@ void stamp(const stdfs::path& path, const Depth& depth, FileStamp& stamp, std::v
 }  // namespace
 
 std::vector<std::string> relative_names(std::span<const stdfs::path> files) {
-  std::error_code failure;  // errors are ignored: the current folder may have been removed
+  std::error_code failure;  // an error is ignored, because the current folder may have been removed
   const stdfs::path here = stdfs::current_path(failure);
   std::vector<std::string> names;
   for (const stdfs::path& file : files) names.push_back((here / file).lexically_normal().generic_string());
@@ -102,7 +102,7 @@ std::string content_text(const FileStamp& stamp) {
 std::vector<FileStamp> stamps_of(std::span<const stdfs::path> files) { return stamps_of(files, relative_names(files)); }
 
 std::vector<FileStamp> stamps_of(std::span<const stdfs::path> files, std::vector<std::string> names) {
-  MR_CHECK(names.size() == files.size(), "each file has a name");
+  MR_CHECK(names.size() == files.size(), "each file must have a name");
   const Depth& depth =
       *std::find_if(kDepths.begin(), kDepths.end(), [&](const Depth& d) { return files.size() <= d.most_files; });
   std::vector<FileStamp> stamps(files.size());
@@ -126,7 +126,7 @@ std::vector<FileStamp> stamps_of(std::span<const stdfs::path> files, std::vector
         work();
       });
     }
-  } catch (const std::system_error&) {  // the system limits the number of threads: the threads that started do the work
+  } catch (const std::system_error&) {  // if the system allows no more threads, the threads that have started do the work
   }
   work();
   for (std::thread& thread : threads) thread.join();

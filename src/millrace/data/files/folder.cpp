@@ -89,8 +89,8 @@ LabelledFiles labelled_files_in(const stdfs::path& folder, const std::vector<std
     all.classes.push_back(name);
   }
   if (all.classes.size() < 2) {
-    throw DataError({"the folder holds " + std::string(all.classes.empty() ? "no folder" : "one folder") +
-                         ", but there must be one for each of two or more classes",
+    throw DataError({"the folder holds " + std::string(all.classes.empty() ? "no subfolder" : "only one subfolder") +
+                         ", but there must be at least two, one for each class",
                      folder.string(),
                      "put the files of each class into a folder of its own: photos/cat/*.jpg, photos/dog/*.jpg"});
   }

@@ -56,7 +56,7 @@ void Image::decode(Pixels pixels, int reduction, const PicturePart& part, std::s
 
 void Image::decode_stored(Pixels pixels, int reduction, const PicturePart& part, std::span<std::byte> out) {
   if (jpeg_) return jpeg_->decode(pixels, reduction, part, out);
-  MR_CHECK(reduction == 1 && format::lies_in(part, stored_), "a part must lie inside the picture, and a PNG is not reduced");
+  MR_CHECK(reduction == 1 && format::lies_in(part, stored_), "a part must lie inside the picture, and a PNG can't be reduced");
   const auto channels = static_cast<std::size_t>(pixels);
   const format::PictureFile file{bytes_, path_};
   if (part.height == stored_.height && part.width == stored_.width) return format::decode_png(file, pixels, out);

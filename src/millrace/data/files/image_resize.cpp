@@ -63,9 +63,10 @@ void resize_bicubic(const format::PictureSize& from, const format::PicturePart& 
                     std::span<std::byte> out) {
   const auto depth = static_cast<std::size_t>(channels);
   MR_CHECK(format::lies_in(have, from) && pixels.size() == static_cast<std::size_t>(have.height * have.width) * depth,
-           "a part of an image has the bytes of its size");
-  MR_CHECK(format::lies_in(part, {.height = height, .width = width}), "a part lies in the resized image");
-  MR_CHECK(out.size() == static_cast<std::size_t>(part.height * part.width) * depth, "a part has the bytes of its size");
+           "the pixels must be a whole part of the old image");
+  MR_CHECK(format::lies_in(part, {.height = height, .width = width}), "the part must lie inside the resized image");
+  MR_CHECK(out.size() == static_cast<std::size_t>(part.height * part.width) * depth,
+           "the memory for the part must have the part's size");
   ResizeAxis across = axis_of(from.width, width, part.left, part.width);
   const ResizeAxis down = axis_of(from.height, height, part.top, part.height);
   const auto first_of = [](const ResizeAxis& axis) { return axis.taps.front().first; };

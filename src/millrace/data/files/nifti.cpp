@@ -52,7 +52,8 @@ std::vector<std::byte> head_of(const InputFile& file, std::uint64_t limit) {
 
 bool is_named_gz(const std::filesystem::path& path) { return to_lower(path.extension().string()) == ".gz"; }
 
-// Returns the other file of a pair, such as "a.hdr.gz" for "a.img.gz". The name has .gz and upper case if `path` has them.
+// Returns the other file of a pair, such as "a.hdr.gz" for "a.img.gz". Upper case and .gz are as in `path`. If that file does
+// not exist, .gz is added or left out.
 std::filesystem::path partner(const std::filesystem::path& path, std::string extension) {
   std::filesystem::path base = path;
   const bool gz = is_named_gz(path);
@@ -173,7 +174,7 @@ bool is_nifti(const std::filesystem::path& path) {
   if (is_named_otherwise) return false;
   try {
     return detail::has_nifti_magic(head_of(file, detail::kNifti2Bytes));
-  } catch (const DataError&) {  // not thrown again: the file counts as no NIfTI file, because its gzip data is damaged
+  } catch (const DataError&) {  // not rethrown, because a file with damaged gzip data is not a NIfTI file
     return false;
   }
 }
@@ -217,10 +218,10 @@ void NiftiFile::read(std::span<const std::int64_t> offset, std::span<const std::
 void NiftiFile::read_block(std::span<const std::int64_t> offset, std::span<const std::int64_t> size, std::span<std::byte> out,
                            format::PassedOver* passed_over) const {
   const Shape& shape = header_.shape;
-  MR_CHECK(offset.size() == shape.size() && size.size() == shape.size(), "a block has an offset and a size for each axis");
+  MR_CHECK(offset.size() == shape.size() && size.size() == shape.size(), "a block must have an offset and a size for each axis");
   std::uint64_t bytes = size_of(header_.dtype);
   for (std::size_t i = 0; i < shape.size(); ++i) {
-    MR_CHECK(offset[i] >= 0 && size[i] >= 1 && offset[i] <= shape[i] - size[i], "a block lies inside the volume");
+    MR_CHECK(offset[i] >= 0 && size[i] >= 1 && offset[i] <= shape[i] - size[i], "the block must lie inside the volume");
     bytes *= static_cast<std::uint64_t>(size[i]);
   }
   MR_CHECK(out.size() == bytes, "the memory for a block must have the block's size");
@@ -277,7 +278,7 @@ void cut_scaled(const NiftiHeader& header, std::span<const std::byte> voxels, st
                 std::span<const std::int64_t> size, std::span<float> out) {
   if (header.dtype == DType::f32 && !header.scaled) return cut(header, voxels, offset, size, std::as_writable_bytes(out));
   const Scale convert = scale_of(header.dtype);
-  MR_CHECK(convert != nullptr, "complex voxels are not scaled");
+  MR_CHECK(convert != nullptr, "complex voxels can't be scaled");
   thread_local std::vector<std::byte> stored;
   const std::span<std::byte> raw = scratch(stored, out.size() * size_of(header.dtype));
   cut(header, voxels, offset, size, raw);

@@ -237,7 +237,7 @@ TEST_F(NiftiTest, HostileHeadersAreRefusedWithAReason) {
     std::memcpy(bomb.data() + 352, &size, sizeof size);
     put(path_, bomb);
     EXPECT_THAT(refusal(path_),
-                HasSubstr("the extension at byte 352 announces " + std::to_string(size) + " bytes, there are 16"));
+                HasSubstr("the extension at byte 352 announces " + std::to_string(size) + " bytes, but only 16 remain"));
   }
   std::string shapes = NiftiMaker{.version = 2, .dim = {2, 2}}.file(ramp(4));
   const std::int64_t huge = std::int64_t{1} << 62;

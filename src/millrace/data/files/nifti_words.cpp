@@ -60,7 +60,7 @@ Matrix3 directions_of(const NiftiHeader& header) {
     const std::array<double, 3> normal = across(m, (empty[0] + 1) % 3, (empty[0] + 2) % 3);
     for (std::size_t i = 0; i < 3; ++i) m[i][empty[0]] = normal[i];
   }
-  constexpr int kSteps = 100;  // many, because each early step only halves the distance if columns are nearly parallel
+  constexpr int kSteps = 100;  // many, because the first steps only halve the error if columns are nearly parallel
   for (int step = 0; step < kSteps; ++step) {
     const Matrix3 inverse = inverse_transposed(m);
     if (inverse == Matrix3{}) break;

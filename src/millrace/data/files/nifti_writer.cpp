@@ -70,7 +70,8 @@ void check(const std::filesystem::path& path, const NiftiHeader& header, std::si
                      "write 1 to 7 axes of at most 32,767 voxels"});
   }
   const std::optional<std::int64_t> count = element_count(header.shape);
-  MR_CHECK(count && static_cast<std::size_t>(*count) * size_of(header.dtype) == bytes, "as many voxels as the shape has");
+  MR_CHECK(count && static_cast<std::size_t>(*count) * size_of(header.dtype) == bytes,
+           "there must be as many voxels as the shape has");
 }
 
 }  // namespace

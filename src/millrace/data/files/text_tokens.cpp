@@ -23,7 +23,7 @@ const std::string kWhole = "sha256:";  // beginning of a digest that covers the 
 
 constexpr std::int64_t kFirstCharacters = 50'000;
 
-constexpr int kSigns = 1;  // version of the signs that notices report; a token file with an older version is made again
+constexpr int kSigns = 1;  // version of the signs that notices report; a token file with another version is made again
 
 // The resolution of file times, in ns. If a file changes twice within this time, its file time may change only once.
 constexpr std::int64_t kClockTick = 2'000'000'000;

@@ -34,7 +34,7 @@ struct TextTokens {
   std::shared_ptr<const TokenArray> tokens;  // the tokens; each source is a document in the array
   std::int64_t characters = 0;               // number of characters or, with TokenizerKind::bytes, of bytes
   std::int64_t unknown = 0;                  // number of characters that are not in the vocabulary
-  std::vector<std::string> notices;  // lines about byte-order marks, lone \\r, unknown characters, a failed write of the cache
+  std::vector<std::string> notices;  // lines about byte-order marks, lone "\r", unknown characters, a failed write of the cache
   std::vector<FileStamp> files;      // stamps of the sources, whose digests cover the whole text
   std::string read_as;               // the text of read_as(TextSeen) for the sources
   bool from_cache = false;

@@ -75,7 +75,7 @@ void check_ids(std::span<const std::byte> bytes, std::uint64_t vocab_size, std::
   const std::optional<std::size_t> at = first_above<T>(std::span<const T>(tokens), vocab_size);
   if (!at) return;
   throw DataError({.what = "token " + with_commas(static_cast<std::int64_t>(first + *at)) + " of " + name + " is " +
-                           std::to_string(tokens[*at]) + ", the vocabulary has " +
+                           std::to_string(tokens[*at]) + ", but the vocabulary has " +
                            with_commas(static_cast<std::int64_t>(vocab_size)) + " entries",
                    .where = "byte " + std::to_string((first + *at) * sizeof(T)) + " of the tokens",
                    .next = "make the token file with the tokenizer of this run"});
@@ -129,7 +129,7 @@ class FileTokens final : public TokenArray {
       damaged("counts that exceed the file", "footer");
     }
     if (footer.notes_bytes > kMaxNotes || footer.documents > kMaxDocuments)
-      damaged("an index or notes of impossible size", "footer");
+      damaged("a document index or JSON notes of impossible size", "footer");
     const std::uint64_t token_end = begin_ + footer.tokens * token_bytes_;
     const std::uint64_t documents_at = token_end + padding_after(token_end);
     const std::uint64_t notes_at = documents_at + footer.documents * 8;
@@ -202,7 +202,7 @@ class FileTokens final : public TokenArray {
     }
   }
 
-  // Returns true if every second number is 0. That happens when ids of 4 or 8 bytes are read as ids of 2.
+  // Returns true if every second number is 0. That happens if ids are read with a half or a quarter of their size.
   [[nodiscard]] bool has_wider_ids() const {
     constexpr std::int64_t kLeast = 256;
     constexpr std::int64_t kMost = 65536;
@@ -248,7 +248,7 @@ class FileTokens final : public TokenArray {
     const auto shallow = [](int depth, Json::parse_event_t, Json&) { return depth <= kMaxNotesDepth; };
     notes_ = Json::parse(text, shallow, false);
     if (!notes_.is_object() || !notes_.contains("fingerprint") || !notes_["fingerprint"].is_string()) {
-      damaged("notes without a fingerprint", "notes at byte " + std::to_string(at));
+      damaged("JSON notes without a fingerprint", "notes at byte " + std::to_string(at));
     }
     fingerprint_ = notes_["fingerprint"].get<std::string>();
   }
@@ -265,7 +265,10 @@ class FileTokens final : public TokenArray {
     }
     for (std::size_t i = 0; i < documents_.size(); ++i) {
       const bool ordered = documents_[i] >= (i == 0 ? 0 : documents_[i - 1]) && documents_[i] <= size_;
-      if (!ordered) damaged("document " + std::to_string(i) + " at token " + std::to_string(documents_[i]), "document index");
+      if (!ordered)
+        damaged("document " + std::to_string(i) + " at token " + std::to_string(documents_[i]) +
+                    ", out of order or after the last token",
+                "document index");
     }
   }
 
@@ -321,7 +324,7 @@ std::shared_ptr<const TokenArray> TokenArray::open(const std::filesystem::path& 
 
 std::shared_ptr<const TokenArray> TokenArray::open_bare(const std::filesystem::path& path, std::size_t token_bytes,
                                                         std::uint64_t vocab_size) {
-  MR_CHECK(token_bytes == 2 || token_bytes == 4, "tokens take 2 or 4 bytes");
+  MR_CHECK(token_bytes == 2 || token_bytes == 4, "a token must take 2 or 4 bytes");
   auto tokens = std::make_shared<FileTokens>(path);
   tokens->load_bare(token_bytes, vocab_size);
   return tokens;

@@ -60,7 +60,7 @@ void check(const Pipeline& pipeline, const LoaderOptions& options) {
     refuse("the allowed fraction of bad samples is " + significant(options.max_bad_fraction, 6), "data.max_bad_fraction",
            "set it between 0 and 1");
   }
-  MR_CHECK(options.world_size >= 1 && options.rank >= 0 && options.rank < options.world_size, "rank lies outside the world");
+  MR_CHECK(options.world_size >= 1 && options.rank >= 0 && options.rank < options.world_size, "rank must be in [0, world_size)");
   std::int64_t global = 0;
   if (__builtin_mul_overflow(options.batch_size, options.world_size, &global)) {
     refuse("the global batch is too large", "data.batch_size", "lower it");
@@ -379,7 +379,7 @@ struct Loader::Impl {
           "which could not be compared");
     const detail::DataChanges changes = detail::changes_since(saved, identity());
     if (changes.differ.empty()) {
-      if (!changes.renamed.empty()) report(called + " has new names, but the same content: " + detail::joined(changes.renamed));
+      if (!changes.renamed.empty()) report(called + " has new file names but equal content: " + detail::joined(changes.renamed));
       return;
     }
     const std::string what = called + " has changed since the run began: " + detail::joined(changes.differ);

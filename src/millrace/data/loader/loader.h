@@ -112,7 +112,7 @@ class Loader {
     double excess_seconds = 0;  // seconds by which the slow reads of the file exceeded the usual time
     double usual_seconds = 0;   // seconds that a sample usually takes
     std::uint64_t quick = 0;    // approximate number of reads of this file at the usual speed since its first slow read
-    std::string worst;          // what the slowest read of the file read, as Source::describe() gives it
+    std::string worst;          // the place of the slowest read of the file, as Source::describe() gives it
     double worst_seconds = 0;   // seconds per sample in the slowest read
   };
 

@@ -36,7 +36,8 @@ struct FieldValues {
   const std::byte* data = nullptr;
 };
 
-// A value that is infinite, or whose magnitude is more than kAbsurd times the median magnitude of all values except 0.
+// A value that is infinite, or whose magnitude is more than kAbsurd times the median magnitude. The median leaves out zeros and
+// infinities; if there are many values, it is taken over an evenly spaced sample of them.
 struct Absurd {
   std::int64_t row = 0;
   Shape at;          // index of the value in its row

@@ -23,7 +23,7 @@ void note_kept_sample() noexcept;
 class SlowReads {
  public:
   static constexpr double kTimes = 5;                      // a slow read takes at least this many times the usual time of a row
-  static constexpr std::int64_t kNanoseconds = 1'000'000;  // a slow read also takes at least this much longer
+  static constexpr std::int64_t kNanoseconds = 1'000'000;  // a slow read also takes at least this much longer than usual
   static constexpr std::int64_t kFirst = 8;                // rows that must be read before a usual time is known
   static constexpr std::size_t kMost = 256;                // the most files that are recorded
   static constexpr std::uint64_t kLooks = 8;               // one of this many quick reads is recorded, and counts for all

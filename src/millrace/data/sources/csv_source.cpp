@@ -215,8 +215,9 @@ CsvSource::CsvSource(std::filesystem::path path, const std::vector<CsvField>& fi
   std::vector<Columns> all;
   for (const CsvField& field : fields) {
     if (field.dtype != DType::f32 && field.dtype != DType::i64) {
-      throw ConfigError(Message{"field " + quoted(field.name) + " of a table should be " + std::string(name_of(field.dtype)),
-                                path_.string(), "ask for f32 or i64"});
+      throw ConfigError(Message{
+          "field " + quoted(field.name) + " is asked for as " + std::string(name_of(field.dtype)) + ", which a table can't give",
+          path_.string(), "ask for f32 or i64"});
     }
     Columns& columns = all.emplace_back(Columns{.field = &field, .places = {}, .floats = {}, .integers = {}});
     for (const std::string& column : field.columns) columns.places.push_back(table.place_of(column));

@@ -32,7 +32,8 @@ struct TableSeen {
   bool had_mark = false;             // true: the file begins with a byte-order mark
   std::int64_t rows = 0;             // number of rows after the header
   std::vector<std::string> columns;  // names of the columns
-  // For each column: "numbers", "numbers with decimal commas" or "text"; "" if the table has no rows.
+  // For each column: "numbers", "numbers with decimal commas" or "text", then the number of empty cells if there are any: "text,
+  // 3 empty". "" if the table has no rows.
   std::vector<std::string> holds;
 };
 // Reads the whole table. Throws DataError as CsvSource does, except for the content of cells.
@@ -45,8 +46,8 @@ struct TableSeen {
 // nan, inf. If the header has no comma, the separator is a semicolon or a tab, and decimal commas may be used throughout in
 // place of points. The constructor reads the file once; the source keeps 4 or 8 bytes a number and 8 bytes a row. Throws
 // DataError with file and line for a cell that is not a number of the field's type, and for a row with more or fewer cells than
-// the header. Also throws DataError for a missing or repeated column and for a table without rows. Throws ConfigError for
-// another dtype.
+// the header. Also throws DataError for a missing or repeated column and for a table without rows. Throws ConfigError for a
+// dtype other than f32 and i64.
 class CsvSource final : public Source {
  public:
   CsvSource(std::filesystem::path path, const std::vector<CsvField>& fields);

@@ -85,7 +85,8 @@ TEST_F(CsvSourceTest, MistakesNameFileLineAndColumn) {
   EXPECT_EQ(refusal("a,b,a\n1,2,3\n", ab).what, "the table has two columns \"a\"");
   EXPECT_EQ(refusal("a,b\n", ab).what, "the table has no rows");
   EXPECT_EQ(refusal("", ab).what, "the table is empty");
-  EXPECT_EQ(refusal<ConfigError>("a\n1\n", {{.name = "a", .dtype = DType::f64}}).what, "field \"a\" of a table should be f64");
+  EXPECT_EQ(refusal<ConfigError>("a\n1\n", {{.name = "a", .dtype = DType::f64}}).what,
+            "field \"a\" is asked for as f64, which a table can't give");
   EXPECT_LT(refusal("a\n" + std::string(100'000, 'z') + "\n", {{"x", {"a"}}}).what.size(), 200U);
 }
 
@@ -182,7 +183,7 @@ TEST_F(CsvSourceTest, FoldersAreClasses) {
             "the folder holds no file *.nii, no file *.nii.gz");
   EXPECT_THAT(refused([&] { return files_in(folder_ / "none", {".nii"}); }), HasSubstr("can't be read"));
   EXPECT_EQ(refused([&] { return labelled_files_in(folder_ / "photos" / "cat"); }),
-            "the folder holds no folder, but there must be one for each of two or more classes");
+            "the folder holds no subfolder, but there must be at least two, one for each class");
 }
 
 }  // namespace

@@ -95,7 +95,7 @@ FileSource::FileSource(std::vector<stdfs::path> files, FileSamples samples)
 }
 
 FileSource::FileSource(LabelledFiles files, FileSamples samples) : FileSource(std::move(files.files), std::move(samples)) {
-  MR_CHECK(files.labels.size() == files_.size(), "a label for each file");
+  MR_CHECK(files.labels.size() == files_.size(), "each file must have a label");
   labels_ = std::move(files.labels);
   classes_ = std::move(files.classes);
   if (std::any_of(fields_.begin(), fields_.end(), [](const Field& field) { return field.name == "label"; })) {

@@ -128,7 +128,7 @@ void Hdf5Source::note_packing(const Hdf5Field& spec) {
                       " are read as stored, so apply in map() or prepare() what the attributes say: " + joined(found, ", "));
 }
 
-// Counts the samples of each file.
+// Counts the samples of each file, and checks that all fields of a file have the same number of rows.
 void Hdf5Source::check_rows() {
   for (const auto& file : files_) {
     std::int64_t rows = 1;

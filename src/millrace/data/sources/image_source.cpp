@@ -53,7 +53,7 @@ ImageSource::ImageSource(std::vector<std::filesystem::path> files, ImageSamples 
 }
 
 ImageSource::ImageSource(LabelledFiles files, ImageSamples samples) : ImageSource(std::move(files.files), std::move(samples)) {
-  MR_CHECK(files.labels.size() == files_.size(), "a label for each file");
+  MR_CHECK(files.labels.size() == files_.size(), "each file must have a label");
   labels_ = std::move(files.labels);
   classes_ = std::move(files.classes);
   fields_.push_back({"label", DType::i64, {}});

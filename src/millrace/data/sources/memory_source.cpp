@@ -9,8 +9,8 @@
 namespace millrace::data {
 namespace {
 
-// Copies rows of a size that is known at compile time, so that a row takes a few instructions. A memcpy of unknown size costs
-// more than the copy of a short row.
+// Copies each row in units of kUnit bytes. This number is known at compile time, so a row takes a few instructions. A memcpy of
+// unknown size costs more than the copy of a short row.
 template <std::size_t kUnit>
 void gather(const std::byte* from, std::size_t row_bytes, std::span<const std::int64_t> indices, std::byte* to) noexcept {
   for (const std::int64_t index : indices) {

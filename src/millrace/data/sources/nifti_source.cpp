@@ -48,7 +48,7 @@ KeptVolume kept_of(const NiftiHeader& header) {
                   .intercept = header.intercept,
                   .dtype = header.dtype,
                   .scaled = header.scaled};
-  MR_CHECK(header.shape.size() <= kept.shape.size(), "a NIfTI volume has at most seven axes");
+  MR_CHECK(header.shape.size() <= kept.shape.size(), "a NIfTI volume must have at most seven axes");
   std::copy(header.shape.begin(), header.shape.end(), kept.shape.begin());
   return kept;
 }

@@ -12,7 +12,7 @@ TokenSource::TokenSource(std::shared_ptr<const TokenArray> tokens, TokenWindows 
     : tokens_(std::move(tokens)), files_(std::move(files)), windows_(windows) {
   if (windows_.end < 0) windows_.end = tokens_->size();
   MR_CHECK(windows_.begin >= 0 && windows_.begin <= windows_.end && windows_.end <= tokens_->size(),
-           "no such part of the tokens");
+           "[begin, end) must lie inside the tokens");
   if (windows_.seq_len < 1 || windows_.overlap < 0 || windows_.overlap >= windows_.seq_len) {
     throw ConfigError(Message{.what = "windows of " + std::to_string(windows_.seq_len) + " tokens that overlap by " +
                                       std::to_string(windows_.overlap) + " never advance",

@@ -85,7 +85,7 @@ TEST_F(TokenTest, ids_outside_the_vocabulary_are_named_before_any_use) {
   tokens[700'001] = 10;
   tokens[800'000] = 11;
   const Message error = refusal_message<DataError>([&] { (void)TokenArray::open(token_file(tokens, 10)); });
-  EXPECT_EQ(error.what, "token 700,001 of \"" + (folder_ / "a.tokens").string() + "\" is 10, the vocabulary has 10 entries");
+  EXPECT_EQ(error.what, "token 700,001 of \"" + (folder_ / "a.tokens").string() + "\" is 10, but the vocabulary has 10 entries");
   EXPECT_EQ(error.where, "byte 1400002 of the tokens");
   EXPECT_THAT(refusal_message<DataError>([] {
                 (void)TokenArray::in_memory(std::vector<std::uint16_t>{1, 9}, 9, {}, "x");

@@ -9,7 +9,7 @@
 namespace millrace::data {
 
 WindowSource::WindowSource(std::vector<MemoryArray> arrays, std::int64_t window) : arrays_(std::move(arrays)), window_(window) {
-  MR_CHECK(window_ >= 1, "a window has at least one row");
+  MR_CHECK(window_ >= 1, "a window must have at least one row");
   const MemorySource rows(arrays_);  // the constructor of MemorySource checks the arrays
   if (rows.size() < window_) {
     throw DataError({.what = std::to_string(rows.size()) + " rows are fewer than one window of " + std::to_string(window_),

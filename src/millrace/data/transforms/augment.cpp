@@ -86,7 +86,7 @@ class Windowing final : public Augmentation {
       detail::refuse_composing(
           "a step can't have sizes " + to_text(place_ == Place::whole ? Shape{} : size_) + " and margins " +
               to_text(padding_.margin),
-          text(), "give a size of at least 1 for each of the last axes, and either no margins or as many of at least 0");
+          text(), "give a size >= 1 for each of the last axes, and either no margins or a margin >= 0 for each of these axes");
     }
   }
 
@@ -303,7 +303,7 @@ class Chain {
   void run(const std::byte* from, std::byte* to, const SampleRandom& random) const {
     const detail::Scratch first(buffer_bytes_);
     const detail::Scratch second(buffer_bytes_);
-    std::byte* ours = nullptr;  // the buffer that the last step wrote; null = no step has run
+    std::byte* ours = nullptr;  // the buffer that the latest step wrote; null = no step has run
     for (std::size_t k = 0; k < steps_.size(); ++k) {
       std::byte* here = ours == first.data() ? second.data() : first.data();
       if (stays_[k] && ours != nullptr) here = ours;

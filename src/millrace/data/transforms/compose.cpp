@@ -170,8 +170,8 @@ class ConcatSource final : public Source {
   std::vector<detail::PartsView> views_;
   std::vector<std::size_t> field_bytes_;
   std::vector<std::int64_t> first_{0};  // index of each source's first sample; the last element is the number of all samples
-  // Part 0 is one byte without meaning. A sample lists part 0 in place of parts that it lacks: its source keeps nothing, or has
-  // fewer parts per sample than another source.
+  // Part 0 is one byte without meaning. A sample lists part 0 in place of parts that it lacks, because its source keeps nothing
+  // or has fewer parts per sample than another source.
   std::vector<std::int64_t> first_part_{1};
   std::size_t parts_per_sample_ = 1;
 };
@@ -205,9 +205,9 @@ void ConcatSource::check_fields() const {
       if (f < expected.size() && f < here.size() && expected[f] == here[f]) continue;
       std::string what;
       if (f >= here.size()) {
-        what = "source " + number + " has no field " + quoted(expected[f].name) + ", source 1 has";
+        what = "source " + number + " has no field " + quoted(expected[f].name) + ", but source 1 has one";
       } else if (f >= expected.size()) {
-        what = "source " + number + " has a field " + quoted(here[f].name) + ", source 1 has none";
+        what = "source " + number + " has a field " + quoted(here[f].name) + ", but source 1 has none";
       } else if (expected[f].name != here[f].name) {
         what = "field " + std::to_string(f + 1) + " is " + quoted(here[f].name) + " in source " + number + " and " +
                quoted(expected[f].name) + " in source 1";
@@ -251,8 +251,8 @@ void ConcatSource::will_need(std::span<const std::int64_t> indices, const ReadRa
   });
 }
 
-// Returns the stamps of all sources, with the number of the source added to the names, because two sources may have files of the
-// same name in different folders.
+// Returns the stamps of all sources. If several sources have files, the names begin with the number of the source, because two
+// sources may have files of the same name in different folders.
 std::vector<FileStamp> ConcatSource::stamps() const {
   std::vector<std::vector<FileStamp>> each;
   each.reserve(sources_.size());
@@ -385,7 +385,7 @@ std::shared_ptr<const Source> repeat(std::shared_ptr<const Source> source, std::
   std::int64_t size = 0;
   if (times < 1 || __builtin_mul_overflow(times, source->size(), &size)) {
     refuse_composing("repeat() was asked for " + with_commas(times) + " passes over " + size_text(source->size()), "repeat()",
-                     "repeat at least once, and so that a 64-bit number can count all samples");
+                     "repeat at least once, and take fewer passes if a 64-bit number can't count all samples");
   }
   return std::make_shared<SelectedSource>(std::move(source), size, std::vector<std::int64_t>{}, "repeat()",
                                           std::to_string(times) + " times");

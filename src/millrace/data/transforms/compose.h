@@ -12,10 +12,10 @@
 //       }});                                               // "y" is passed on
 //
 // Each of these sources forwards the files, sample descriptions (`describe`) and look-ahead of the inner source and adds its
-// own parameters to the fingerprint. It shares the inner source, which several others may share too. The cache (data.cache)
-// keeps what the inner source would keep, never the result of a map. The function of a map runs at each read, with the random
-// numbers of that epoch and position, so a run with the cache gets the same bits as one without. Samples that a subset leaves
-// out take no memory in the cache; repeated samples are kept once. Wrong arguments throw ConfigError.
+// own parameters to the fingerprint. Several sources may share one inner source. The cache (data.cache) keeps what the inner
+// source would keep, never the result of a map. The function of a map runs at each read, with the random numbers of that epoch
+// and position, so a run with the cache gets the same bits as one without. Samples that a subset leaves out take no memory in
+// the cache; repeated samples are kept once. Wrong arguments throw ConfigError.
 #pragma once
 
 #include <cstdint>

@@ -347,9 +347,9 @@ TEST(Concat, names_the_field_that_differs) {
             "field \"label\" is i64 [1] in source 3 and i64 [] in source 1");
   EXPECT_EQ(refused(of({{"label", DType::i64, {}}, {"image", DType::f32, {3, 8, 8}}})).what,
             "field 1 is \"label\" in source 3 and \"image\" in source 1");
-  EXPECT_EQ(refused(of({{"image", DType::f32, {3, 8, 8}}})).what, "source 3 has no field \"label\", source 1 has");
+  EXPECT_EQ(refused(of({{"image", DType::f32, {3, 8, 8}}})).what, "source 3 has no field \"label\", but source 1 has one");
   EXPECT_EQ(refused(of({{"image", DType::f32, {3, 8, 8}}, {"label", DType::i64, {}}, {"y", DType::u8, {}}})).what,
-            "source 3 has a field \"y\", source 1 has none");
+            "source 3 has a field \"y\", but source 1 has none");
   EXPECT_EQ(refusal_message<ConfigError>([] { (void)concat({}); }).what, "concat() was given no source");
   EXPECT_EQ(refusal_message<ConfigError>([&] { (void)concat({first, nullptr}); }).what, "concat() was given no source");
 }

@@ -54,7 +54,7 @@ SourcePtr open_below(const Part& part) {
   const auto below = part.json.find("of");
   if (below == part.json.end())
     refuse_part(part, "a part of kind " + quoted(part.json["kind"].get<std::string>()) + " has no part below it",
-                "give it as \"of\"");
+                "give a part as \"of\"");
   return open_part({*below, part.input, part.place + ".of"});
 }
 
@@ -88,7 +88,7 @@ Pipeline open_groups(const Part& part) {
   const auto keys = detail::keys_of<GroupsKeys>(part);
   const auto below = part.json.find("of");
   if (below == part.json.end() || !below->is_object() || below->empty())
-    detail::refuse_part(part, "groups have no data sets", "give them by name as \"of\"");
+    detail::refuse_part(part, "groups have no data sets", "give data sets by name as \"of\"");
   Pipeline pipeline;
   for (const auto& [name, json] : below->items()) {
     Dataset dataset{.name = name, .source = detail::open_part({json, part.input, part.place + ".of." + name})};
@@ -97,7 +97,7 @@ Pipeline open_groups(const Part& part) {
   }
   for (const auto& [name, weight] : keys.weights) {
     if (!below->contains(name))
-      detail::refuse_part(part, "weights name " + quoted(name) + ", which is not a data set", "name one of them");
+      detail::refuse_part(part, "\"weights\" has " + quoted(name) + ", which is not a data set", "use the name of a data set");
   }
   pipeline.grouping = keys.grouping;
   pipeline.samples_per_epoch = keys.samples_per_epoch;

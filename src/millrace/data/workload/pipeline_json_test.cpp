@@ -148,7 +148,8 @@ TEST(PipelineJson, mistakes_name_their_place) {
               HasSubstr("\"z\""));
   EXPECT_THAT(what(above(R"("kind": "map", "name": "f", "function": 0)", kRows)), HasSubstr("function 0 is not there"));
   EXPECT_THAT(what(R"({"kind": "groups"})"), HasSubstr("no data sets"));
-  EXPECT_THAT(what(R"({"kind": "images", "files": ["a.png"], "labelled": "b"})"), HasSubstr("both files and labelled"));
+  EXPECT_THAT(what(R"({"kind": "images", "files": ["a.png"], "labelled": "b"})"),
+              HasSubstr("\"files\" and \"labelled\" are both given"));
 }
 
 TEST(PipelineJson, arrays_in_memory_are_whole_or_refused) {

@@ -19,8 +19,8 @@ void check_ranks(const Workload& workload) {
   const LoaderKeys& keys = workload.loader;
   constexpr std::int64_t kMostRanks = std::int64_t{1} << 20U;  // a larger number would not fit into an int
   if (keys.rank < keys.ranks && keys.ranks_here <= keys.ranks && keys.ranks <= kMostRanks) return;
-  throw ConfigError(Message{.what = "rank " + std::to_string(keys.rank) + " of " + std::to_string(keys.ranks) + ", " +
-                                    std::to_string(keys.ranks_here) + " of them on this machine",
+  throw ConfigError(Message{.what = "rank " + std::to_string(keys.rank) + ", ranks " + std::to_string(keys.ranks) +
+                                    " and ranks_here " + std::to_string(keys.ranks_here) + " do not fit together",
                             .where = workload.name,
                             .next = "rank counts from 0; ranks_here must not exceed ranks; ranks is at most 1048576"});
 }

@@ -30,7 +30,7 @@ enum class PartRead : std::uint8_t { done, missing, damaged };
 [[nodiscard]] PartRead read_part(const std::filesystem::path& path, const PartKey& key, std::span<const PartRange> ranges,
                                  std::span<std::byte> out) noexcept;
 
-// Tells the system that the ranges will be read soon. Returns false if the file does not exist.
+// Tells the system that the ranges will be read soon. Returns false if the file can't be opened.
 bool will_need_part(const std::filesystem::path& path, std::span<const PartRange> ranges, std::size_t part_bytes) noexcept;
 
 // Writes the whole file or nothing. The file is not synced to the disk, because every reader checks it. Throws FsError.

@@ -157,7 +157,7 @@ std::string find_scale(const Fields& fields, NiftiHeader& header) {
 
 int datatype_of(DType dtype) {
   const auto* const type = std::ranges::find(kTypes, dtype, &std::pair<int, DType>::second);
-  MR_CHECK(type != kTypes.end(), "NIfTI has a code for this dtype");
+  MR_CHECK(type != kTypes.end(), "NIfTI must have a code for this dtype");
   return type->first;
 }
 
@@ -255,8 +255,8 @@ std::string parse_extensions(std::span<const std::byte> bytes, std::uint64_t end
     const auto size = ordered.at<std::int32_t>(at);
     if (size == 0) break;
     if (size < 8 || static_cast<std::uint64_t>(size) > end - at) {
-      return "the extension at byte " + std::to_string(at) + " announces " + std::to_string(size) + " bytes, there are " +
-             std::to_string(end - at) + " before the voxels";
+      return "the extension at byte " + std::to_string(at) + " announces " + std::to_string(size) + " bytes, but only " +
+             std::to_string(end - at) + " remain before the voxels";
     }
     header.extensions.push_back(
         {.code = ordered.at<std::int32_t>(at + 4), .offset = at + 8, .bytes = static_cast<std::uint64_t>(size) - 8});

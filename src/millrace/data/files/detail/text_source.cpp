@@ -101,7 +101,7 @@ TextRead read_text(const TextSource& source, const std::function<void(std::strin
   TextRead result{.stamp = stamp(file, source)};
   Sha256 hash;
   char before = '\n';
-  std::string buffer;  // the unfinished end of the last piece, followed by the next chunk
+  std::string buffer;  // the cut-off code point after the previous piece, followed by the next chunk
   for (std::uint64_t at = 0; at < file.size();) {
     const std::size_t kept = buffer.size();
     const std::size_t count = std::min<std::uint64_t>(kChunk, file.size() - at);

@@ -50,20 +50,19 @@ class BatchOrder {
   [[nodiscard]] std::int64_t most_rows(std::size_t group) const noexcept;     // the largest number of rows of `group` in a batch
   [[nodiscard]] std::uint64_t seed(std::size_t group) const noexcept { return sets_[group].seed; }
 
-  // Return the positions in the epoch that this rank has in a batch: rows() those of one data set, mixed_rows() those of the
-  // whole mix.
+  // Return this rank's positions in the epoch for a batch: rows() for one data set, mixed_rows() for the whole mix.
   [[nodiscard]] RowRange rows(std::size_t group, std::int64_t batch) const noexcept;
   [[nodiscard]] RowRange mixed_rows(std::int64_t batch) const noexcept;
   // Writes the samples at the positions first, first + 1, ... of an epoch. If the data set has weights, throws what weights()
   // throws, or ConfigError if the result of weights() is invalid.
   void fill(std::size_t group, std::uint64_t epoch, std::int64_t first, std::span<std::int64_t> indices) const;
   void fill_mixed(std::uint64_t epoch, std::int64_t first, std::span<MixedRow> places) const;
-  // Returns another sample of the data set in place of a bad one. The sample is drawn in the way in which the epoch's samples
-  // are drawn.
+  // Draws another sample of the data set in place of a bad one: by weight if the epoch's samples are drawn by weight, else
+  // uniformly.
   [[nodiscard]] std::int64_t replacement(std::size_t group, std::uint64_t epoch, std::uint64_t position,
                                          std::uint64_t attempt) const;
 
-  // Returns a text of the properties of the order that must not change before a resume, except seed, batch size over all ranks,
+  // Returns, as a text, the properties of the order that a resumed run must keep, except seed, batch size over all ranks,
   // shuffle and drop_last, which are compared separately. The text is "" for one data set, or several with Grouping::each, if no
   // batch sizes and no weights are set.
   [[nodiscard]] const std::string& order_text() const noexcept { return order_text_; }

@@ -125,7 +125,7 @@ void BatchWork::begin(BatchSlot& slot, std::uint64_t batch) noexcept {
   if (order_.mixes()) {
     try {
       begin_mix(slot, batch);
-    } catch (...) {  // not reported yet: the batch with the invalid weights will report them
+    } catch (...) {  // stored in the slot; the error is reported when this batch is delivered
       for (GroupSlot& group : slot.groups) group.rows = 0;
       slot.bad.push_back({.error = std::current_exception(), .failed = {}});
     }
@@ -226,8 +226,8 @@ void BatchWork::announce(const OpenDataset& part, std::span<const std::int64_t> 
   part.source->will_need(indices, random);
 }
 
-// Announces later reads. The order is a function of the position, so these reads are known without a list. Each ticket announces
-// the ticket of the same number that lies a fixed number of batches ahead, so no read is announced twice.
+// Announces later reads. The order is a function of the position, so these reads are known without a list. Ticket n of a batch
+// announces ticket n of the batch that comes a fixed number of batches later, so no read is announced twice.
 void BatchWork::look_ahead(std::size_t group, std::uint64_t batch, std::uint64_t ticket) const noexcept {
   const OpenDataset& part = parts_[group];
   const RowRange range = order_.rows(group, static_cast<std::int64_t>(batch % batches_per_epoch_));

@@ -109,7 +109,7 @@ class BatchWork {
   [[nodiscard]] std::string sample_label(std::size_t group, std::int64_t index) const;
 
  private:
-  // Where the fields of a data set are in a slot.
+  // A data set, and where its fields are in a slot.
   struct OpenDataset {
     std::shared_ptr<const Source> source;
     std::string reads;                       // the text that reads_of() gives for the data set's source

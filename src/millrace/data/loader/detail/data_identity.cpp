@@ -44,7 +44,7 @@ class Saved {
   }
   [[nodiscard]] std::string text(const char* key) const {
     const auto it = json_.find(key);
-    if (it == json_.end() || !it->is_string()) damaged("a data set of the snapshot has no text \"" + std::string(key) + "\"");
+    if (it == json_.end() || !it->is_string()) damaged("a data set of the snapshot has no valid \"" + std::string(key) + "\"");
     return it->get<std::string>();
   }
   [[nodiscard]] bool is_grouped() const { return json_.contains("groups"); }
@@ -73,7 +73,7 @@ class Saved {
     const auto it = json_.find(key);
     const auto fits = [&](const Json& row) { return row.is_array() && row.size() == width; };
     if (it == json_.end() || !it->is_array() || !std::all_of(it->begin(), it->end(), fits))
-      damaged("a data set of the snapshot has no list \"" + std::string(key) + "\"");
+      damaged("a data set of the snapshot has no valid list \"" + std::string(key) + "\"");
     return *it;
   }
   const Json& json_;

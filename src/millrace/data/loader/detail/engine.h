@@ -38,7 +38,7 @@ namespace millrace::data::detail {
 struct EngineOptions {
   int readers = 0;                                    // 0: next() runs the tickets itself, in the calling thread
   std::size_t ahead = 2;                              // number of batches that are prepared ahead of the consumer
-  std::size_t max_ahead = 0;                          // The largest `ahead` that set_stages() may set; not less than `ahead`.
+  std::size_t max_ahead = 0;                          // the largest `ahead` for set_stages(); below `ahead` it counts as `ahead`
   std::size_t slots = 4;                              // the largest number of slots, unless the consumer holds all of them
   std::chrono::milliseconds first_stall{10'000};      // Work::stalled is called after this wait, then after twice the wait, ...
   std::chrono::milliseconds shutdown_patience{1000};  // stop() abandons a reader that is inside a ticket for longer than this
@@ -101,7 +101,7 @@ class Engine {
   }
 
   // Changes the number of readers from now on. More readers are started if needed; surplus readers sleep after their current
-  // ticket. The number is at least 1, unless the engine has had no reader so far.
+  // ticket. `readers` must be at least 1 if the engine has had a reader before.
   void set_readers(int readers) {
     const bool first = threads_.empty();
     start_readers(readers);
@@ -110,8 +110,8 @@ class Engine {
     state_->parked_wake.notify_all();
     if (first && !threads_.empty()) begin_run(position_);
   }
-  // Sets the number of batches ahead, at most EngineOptions::max_ahead, and the largest number of slots. If there are more
-  // slots, they are freed when they return.
+  // Sets the number of batches ahead, at most EngineOptions::max_ahead, and the largest number of slots. Surplus slots are freed
+  // when they return to the engine.
   void set_stages(std::size_t ahead, std::size_t slots) {
     const std::lock_guard lock(state_->mutex);
     state_->ahead = std::min(ahead, state_->cells);
@@ -130,7 +130,7 @@ class Engine {
     make_slots(*state_->run);  // no lock is needed, because only this thread replaces the run
   }
 
-  // Ends the readers. Returns false if a reader did not leave its ticket in time. Such a reader is abandoned, and frees what it
+  // Ends the readers. Returns false if a reader did not finish its ticket in time. Such a reader is abandoned, and frees what it
   // holds when the ticket ends.
   bool stop() noexcept {
     std::vector<std::unique_ptr<Slot>> freed;
@@ -372,7 +372,7 @@ class Engine {
           serve(state, reader);
         });
       } catch (const std::system_error&) {
-        return;  // the number of threads is limited: the engine continues with those that started
+        return;  // if the system allows no more threads, the engine continues with the readers that have started
       }
     }
   }

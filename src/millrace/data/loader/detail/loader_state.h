@@ -14,7 +14,7 @@ namespace millrace::data::detail {
 struct LoaderState {
   std::string fingerprint;
   std::uint64_t seed = 0;
-  std::int64_t global_batch_size = 1;  // rows of a batch on all ranks; the order depends on this, not on the number of ranks
+  std::int64_t global_batch_size = 1;  // rows of a batch over all ranks; the order depends on this, not on the number of ranks
   bool shuffle = false;
   bool drop_last = false;
   std::uint64_t epoch = 0;

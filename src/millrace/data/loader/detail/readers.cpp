@@ -27,7 +27,8 @@ std::optional<Probe> probe(BatchWork& work) {
   constexpr double kLimit = 0.02;
   const std::unique_ptr<BatchSlot> slot = work.make_slot();
   Probe best;
-  // There are several passes, because the first one also pays for page faults and cold caches.
+  // Makes up to three passes, because the first one also pays for page faults and cold caches. One pass is enough if it takes
+  // more than a millisecond.
   for (std::uint64_t pass = 0; pass < 3; ++pass) {
     work.begin(*slot, pass);
     const double cpu_began = this_thread_cpu_seconds();

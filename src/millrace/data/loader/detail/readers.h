@@ -9,7 +9,7 @@ namespace millrace::data::detail {
 [[nodiscard]] int usable_cores() noexcept;  // returns the number of cores that this process may run on
 
 // Returns `wanted` if it is 0 or more; otherwise chooses the number. The choice is 0 if reading a batch costs less than handing
-// it over between threads. The choice exceeds the number of cores if reading mostly waits.
+// it over between threads. The choice may exceed the number of cores if reading mostly waits.
 [[nodiscard]] Chosen<int> choose_readers(BatchWork& work, int wanted, int cores);
 
 }  // namespace millrace::data::detail

@@ -59,7 +59,7 @@ std::optional<Change> Tuner::look(const Stages& now, const Measured& measured) {
       before_.readers > 0 && share_of_cpu(measured) > kComputes) {
     Change back{{before_.readers, now.ahead},
                 counted(before_.readers) + " again, because with " + std::to_string(now.readers) + " the rate was " +
-                    percent(rate / rate_before_) + " of that before"};
+                    percent(rate / rate_before_) + " of the earlier rate"};
     rate_before_ = 0;
     settled_ = true;
     return back;
@@ -68,7 +68,7 @@ std::optional<Change> Tuner::look(const Stages& now, const Measured& measured) {
   if (waiting < kTolerated) return std::nullopt;
   if (before > 0 && rate < kBetter * before && now.readers == before_.readers && now.ahead > before_.ahead) {
     Change back{before_, std::to_string(before_.ahead) + " batches ahead again, because with " + std::to_string(now.ahead) +
-                             " the rate was " + percent(rate / before) + " of that before"};
+                             " the rate was " + percent(rate / before) + " of the earlier rate"};
     ahead_settled_ = true;
     return back;
   }

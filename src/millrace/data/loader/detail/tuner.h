@@ -40,10 +40,10 @@ struct Change {
 
 // While the consumer waits, raises the number of readers and of batches ahead, until the waiting ends or the rate stops
 // improving. Neither number falls below its initial value. The rules for the two numbers:
-//   readers = time inside reads / time in which the consumer does not wait; at most doubled in one change. At most the number
-//             of cores if readers compute; at most cores / (1 - s) if readers sleep a share s of their time.
-//   ahead   = slowest read / time of a batch + 1, and enough tickets for all readers, so that a slow sample does not block the
-//             consumer. Raised only while readers have pauses, and lowered again if it did not help.
+//   readers = 1.2 * time inside reads / time in which the consumer does not wait; at most doubled in one change. At most the
+//             number of cores if readers compute; at most cores / (1 - s) if readers sleep a share s of their time.
+//   ahead   = enough tickets for all readers and, while readers have pauses, at least slowest read / time of a batch + 1, so that
+//             a slow sample does not block the consumer. Lowered again if it did not help.
 class Tuner {
  public:
   explicit Tuner(Limits limits) : limits_(limits) {}

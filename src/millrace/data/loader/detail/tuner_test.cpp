@@ -81,7 +81,7 @@ TEST(Tuner, takes_a_change_back_that_made_it_worse) {
   const auto change = tuner.look({2, 2}, worse);
   ASSERT_TRUE(change);
   EXPECT_EQ(change->stages.readers, 1);
-  EXPECT_EQ(change->reason, "1 reader again, because with 2 the rate was 50 % of that before");
+  EXPECT_EQ(change->reason, "1 reader again, because with 2 the rate was 50 % of the earlier rate");
   EXPECT_FALSE(tuner.look({1, 2}, measured(0.5, 1, 1))) << "not tried again";
 }
 
@@ -91,7 +91,7 @@ TEST(Tuner, takes_more_ahead_back_that_gave_nothing) {
   const auto change = tuner.look({2, 7}, measured(0.3, 1, 0.1, 0.3));
   ASSERT_TRUE(change);
   EXPECT_EQ(change->stages, (Stages{2, 2}));
-  EXPECT_EQ(change->reason, "2 batches ahead again, because with 7 the rate was 100 % of that before");
+  EXPECT_EQ(change->reason, "2 batches ahead again, because with 7 the rate was 100 % of the earlier rate");
   EXPECT_FALSE(tuner.look({2, 2}, measured(0.3, 1, 0.1, 0.3))) << "not tried again";
 
   Tuner helped({.chooses_readers = false, .cores = 2, .max_readers = 64, .tickets = 16, .max_ahead = 100});

@@ -41,7 +41,7 @@ struct ShareKeys {
     using C = ShareKeys;
     return std::tuple{
         field<&C::from>("A sample belongs to the share if its random number in [0, 1) is at least this.").min(0).max(1),
-        field<&C::to>("The random number must also be below this.").min(0).max(1),
+        field<&C::to>("A sample belongs to the share only if its random number is below this.").min(0).max(1),
         field<&C::seed>("Seed of the random numbers.").min(0)};
   }
 };
@@ -82,7 +82,7 @@ SourcePtr open_concat(const Part& part) {
   (void)values_of(part, {});
   const auto parts = part.json.find("of");
   if (parts == part.json.end() || !parts->is_array() || parts->empty())
-    refuse_part(part, "a part of kind \"concat\" joins a list of parts, but there is no list", "give it as \"of\"");
+    refuse_part(part, "a part of kind \"concat\" joins a list of parts, but there is no list", "give the list as \"of\"");
   std::vector<SourcePtr> sources;
   for (const Json& below : *parts)
     sources.push_back(open_part({below, part.input, part.place + ".of[" + std::to_string(sources.size()) + "]"}));

@@ -31,9 +31,11 @@ struct Hdf5Keys {
   std::map<std::string, std::vector<std::vector<std::int64_t>>> keep;
   static consteval auto fields() {
     using C = Hdf5Keys;
-    return std::tuple{field<&C::files>(kFilesHelp).not_empty(), field<&C::datasets>("Names of fields, each with its data set."),
-                      field<&C::rows>("True: each index of the first axis is a sample; false: each file is one."),
-                      field<&C::keep>("For each field, the ranges [begin, end] to read of its last axes; end -1: to the end.")};
+    return std::tuple{
+        field<&C::files>(kFilesHelp).not_empty(), field<&C::datasets>("Names of fields, each with its data set."),
+        field<&C::rows>("True: each index of the first axis is a sample; false: each file is one."),
+        field<&C::keep>(
+            "For each field, the ranges [begin, end] of its last axes that are read; end -1: to the end of the axis.")};
   }
 };
 
@@ -44,9 +46,10 @@ SourcePtr open_hdf5(const Part& part) {
   for (const auto& [name, dataset] : keys.datasets) fields.push_back({.name = name, .dataset = dataset});
   for (const auto& [name, ranges] : keys.keep) {
     const auto kept = std::ranges::find(fields, name, &Hdf5Field::name);
-    if (kept == fields.end()) refuse_part(part, "keep names " + quoted(name) + ", which is not a field", "name one of datasets");
+    if (kept == fields.end())
+      refuse_part(part, "\"keep\" has " + quoted(name) + ", which is not a field", "use a name from \"datasets\"");
     for (const std::vector<std::int64_t>& range : ranges) {
-      if (range.size() != 2) refuse_part(part, "a part of an axis of " + quoted(name) + " is not a pair", "write [begin, end]");
+      if (range.size() != 2) refuse_part(part, "a range of " + quoted(name) + " in \"keep\" is not a pair", "write [begin, end]");
       kept->keep.push_back({.begin = range[0], .end = range[1]});
     }
   }
@@ -129,7 +132,7 @@ SourcePtr open_images(const Part& part) {
   if (keys.labelled.empty()) {
     return std::make_shared<ImageSource>(files_of(part, keys.files, {".png", ".jpg", ".jpeg"}), samples);
   }
-  if (!keys.files.empty()) refuse_part(part, "both files and labelled are given", "give one of them");
+  if (!keys.files.empty()) refuse_part(part, "\"files\" and \"labelled\" are both given", "give only one of them");
   LabelledFiles labelled = labelled_files_in(part.input.folder / keys.labelled);
   if (part.input.notices != nullptr) std::ranges::move(labelled.notices, std::back_inserter(*part.input.notices));
   return std::make_shared<ImageSource>(std::move(labelled), samples);
@@ -171,7 +174,7 @@ struct CsvKeys {
     return std::tuple{field<&C::file>("The table; its first row names the columns.").required(),
                       field<&C::columns>(
                           "Names of fields, each with its columns; empty: the column with the field's name, as a single number."),
-                      field<&C::whole>("Fields of whole numbers of 64 bits; the others are 32-bit floats.")};
+                      field<&C::whole>("Names of the fields that are 64-bit integers; all other fields are 32-bit floats.")};
   }
 };
 
@@ -184,7 +187,7 @@ SourcePtr open_csv(const Part& part) {
   }
   for (const std::string& name : keys.whole) {
     if (!keys.columns.contains(name))
-      refuse_part(part, "whole names " + quoted(name) + ", which is not a field", "name one of columns");
+      refuse_part(part, "\"whole\" has " + quoted(name) + ", which is not a field", "use a name from \"columns\"");
   }
   if (fields.empty()) refuse_part(part, "no field is named", "give columns, such as {\"x\": [\"speed\", \"angle\"]}");
   return std::make_shared<CsvSource>(part.input.folder / keys.file, fields);

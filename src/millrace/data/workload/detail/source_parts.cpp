@@ -72,7 +72,8 @@ SourcePtr open_memory(const Part& part) {
     if (!element_count(shape))
       refuse_part(part, "field " + quoted(name) + " can't have the shape " + to_text(shape), "give sizes of 0 or more");
     if (!keys.arrays.empty() && !keys.arrays.contains(name))
-      refuse_part(part, "shapes name " + quoted(name) + ", which has no file", "name its file in arrays, or leave the shape out");
+      refuse_part(part, "\"shapes\" has " + quoted(name) + ", which has no file",
+                  "name its file in \"arrays\", or leave the shape out");
   }
   for (const auto& [name, file] : keys.arrays) {
     const auto shape = keys.shapes.find(name);
