@@ -92,7 +92,8 @@ struct RecipeConfig {
         field<&C::perceptual_weights>("Safetensors file of LPIPS's SqueezeNet. Empty: no perceptual loss.").path(),
         field<&C::perceptual_map>("Map [0, 1] to the range [-1, 1] of the perceptual network; false = as in the original."),
         field<&C::adv_weight>("Weight of the adversarial loss, for both networks; 0 = no discriminator.").min(0),
-        field<&C::adv_start_epoch>("Last epoch (from 0) without the adversarial loss; -1 = it is used from the start.").min(-1),
+        field<&C::adv_start_epoch>("Last epoch (counted from 0) without the adversarial loss; -1 = it is used from the start.")
+            .min(-1),
         field<&C::pretrained>("Initial weights: a folder with autoencoder.pt and optionally discriminator.pt (or .safetensors), "
                               "as MONAI saves them, one of these files, or a run. Empty: random weights.")
             .path()};

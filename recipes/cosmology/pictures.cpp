@@ -36,7 +36,7 @@ Picture draw_maps(const Shown& shown, const RecipeConfig& recipe, const std::vec
   picture::Maps maps{.name = "maps",
                      .title = "Sky with its foreground removed" + (shown.sample.empty() ? "" : ": " + shown.sample),
                      .caption = "Real part, baseline " + std::to_string(baseline) + " of " + std::to_string(shown.truth.size(3)) +
-                                " (from 0): the one with the most signal. Residual = recovered − truth.",
+                                " (counted from 0): the one with the most signal. Residual = recovered − truth.",
                      .x = {.label = extent ? "frequency" : "channel", .unit = extent ? "MHz" : ""},
                      .y = {.label = "RA sample"},
                      .x_extent = extent,

@@ -165,7 +165,7 @@ std::vector<std::string> check_training_sky(const RecipeConfig& recipe, const Sk
     std::string names;
     for (std::size_t i = 0; i < std::min(kNamed, dead.size()); ++i) names += (i == 0 ? "" : ", ") + std::to_string(dead[i]);
     lines.push_back(counted(dead.size(), "baseline is", "baselines are") + " zero throughout: " + names +
-                    (dead.size() > kNamed ? ", …" : "") + " (from 0). Next: leave them out (millrace uvh5 --baselines)");
+                    (dead.size() > kNamed ? ", …" : "") + " (counted from 0). Next: leave them out (millrace uvh5 --baselines)");
   }
   if (std::string line = check_left(recipe, sky, pca, powers); !line.empty()) lines.push_back(std::move(line));
   return lines;

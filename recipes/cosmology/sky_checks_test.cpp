@@ -107,7 +107,7 @@ TEST_F(SkyChecks, DeadAndSaturatedChannelsAndBaselinesAreNamed) {
   const auto said = lines();
   EXPECT_THAT(said, Contains(HasSubstr("1 channel has more than 10,000 times the power of the median channel: 7 (518.750 MHz)")));
   serve([](Cube& cube, int) { std::fill(cube.begin(), cube.end(), 0.0); }, 0);
-  EXPECT_THAT(lines(), Contains(HasSubstr("4 baselines are zero throughout: 0, 1, 2, 3 (from 0)")));
+  EXPECT_THAT(lines(), Contains(HasSubstr("4 baselines are zero throughout: 0, 1, 2, 3 (counted from 0)")));
   EXPECT_THAT(lines(), Contains(HasSubstr("the signal is zero")));
   serve({}, 0);
   EXPECT_THAT(lines(), Contains(HasSubstr("the signal is zero in all training samples that were examined")));

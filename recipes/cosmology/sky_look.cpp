@@ -170,7 +170,7 @@ void note_dead_baselines(const Kind& kind, std::vector<std::string>& lines) {
         for (std::size_t b = 0; b < dead.size(); ++b)
           if (seen.baselines[b] == 0 && 2 * dead[b] <= kind.files.size())
             return "is zero in baseline " + std::to_string(b) +
-                   " (from 0), where other files have values: repair or remove the file";
+                   " (counted from 0), where other files have values: repair or remove the file";
         return "";
       },
       lines);

@@ -66,7 +66,7 @@ std::vector<BenchShape> bench_shapes() {
   return {shape("cpu-small", "384 wide, 6 layers, 6 heads, context 256, batch 8, dropout .1", {384, 6, 6, 256, 8, 70}),
           shape("gpu-small", "cpu-small with a batch of 64", {384, 6, 6, 256, 64, 70}),
           shape("gpu-guide",
-                "preset full: 768 wide, 12 layers, 12 heads, context 1024; batch 16, the 50,304 words of GPT-2's vocabulary",
+                "preset full: 768 wide, 12 layers, 12 heads, context 1024; batch 16, 50,304 tokens (GPT-2's 50,257, padded)",
                 {768, 12, 12, 1024, 16, 50304})};
 }
 

@@ -58,7 +58,7 @@ class References {
       if (!text.starts_with('$') && !text.starts_with('@')) return true;
       const std::string key = referred_to(text);
       if (key.empty() && text.starts_with('@')) {
-        return refuse(path, text, "refers to no key at the top of the file", "write the value, or \"@key\" of a key at the top");
+        return refuse(path, text, "refers to no top-level key of the file", "write the value, or \"@key\" of a top-level key");
       }
       if (key.empty()) {
         return refuse(path, text, "is code, which a config can't contain", "write the value that it would give");
@@ -66,7 +66,7 @@ class References {
       const Json* target = find(key);
       if (target == nullptr || i == kMostReferences) {
         return refuse(path, text, target == nullptr ? "refers to a key that is in no file" : "refers to itself",
-                      "add " + quoted(key) + " at the top of the file, or write the value here");
+                      "add " + quoted(key) + " at the top level of the file, or write the value here");
       }
       taken_.insert(key);
       value = Json(*target);

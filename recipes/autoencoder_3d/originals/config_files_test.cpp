@@ -171,7 +171,7 @@ TEST_F(OriginalFiles, CodeAndWhatIsNotHereAreRefusedWithTheLine) {
   const Problem nothing = only(problems_of_network(R"("latent_channels": "@latent")"));
   EXPECT_EQ(nothing.what, "autoencoder_def.latent_channels is \"@latent\", which refers to a key that is in no file");
   EXPECT_THAT(nothing.next, HasSubstr("add \"latent\" at the top"));
-  EXPECT_THAT(only(problems_of_network(R"("latent_channels": "@a::b")")).what, HasSubstr("refers to no key at the top"));
+  EXPECT_THAT(only(problems_of_network(R"("latent_channels": "@a::b")")).what, HasSubstr("refers to no top-level key"));
   const Problem other = only(problems_of_network(R"("_target_": "networks.VQVAE")"));
   EXPECT_EQ(other.what, "autoencoder_def._target_ is networks.VQVAE, which Millrace does not have");
   EXPECT_THAT(other.where, EndsWith("original0.json:3"));

@@ -61,7 +61,8 @@ class Uvh5Words {
     uvh5::Wish& wish = result.wish;
     if (const auto out = arguments_.value("out")) result.out = *out;
     wish.signal = paths_of(arguments_.values({"signal"}), wish.left_out);
-    if (const auto rms = number("make-signal", "a size in the unit of the files, such as 0.01")) wish.made_signal_rms = rms;
+    if (const auto rms = number("make-signal", "the signal's rms in the unit of the files' values, such as 0.01"))
+      wish.made_signal_rms = rms;
     wish.made_signals = arguments_.integer("signals", wish.made_signals, 1);
     wish.seed = static_cast<std::uint64_t>(arguments_.integer("seed", 0, 0));
     take_selection(wish.selection);

@@ -19,9 +19,9 @@ inline constexpr std::int64_t kLoadingBytes = std::int64_t{16} << 20;
 
 // Copies the weights in the files of recipe.base_weights: safetensors files, and folders with model.safetensors, or with
 // model.safetensors.index.json and its shards. Names are those that published_name() knows (names.h). Tower and decoder must be
-// complete; if the projector is missing, the model's stays unchanged. Skipped are the tower's parts behind its last built block,
-// position ids and the text half of a CLIP model. A weight is read directly into the model's memory if the types are equal, else
-// through a buffer; other float types are converted.
+// complete; if the projector is missing, the model's stays unchanged. These are skipped: the parts of the tower after the last
+// block that the model builds; position ids; the text half of a CLIP model. A weight is read directly into the model's memory if
+// the types are equal, else through a buffer; other float types are converted.
 //
 // Returns a line about the weights that were copied. Throws SnapshotError for a weight that is missing, unknown to the model, in
 // two files, of another shape, or of 4 or 8 bits; the message has the weight, its form in the file and the form that the model

@@ -91,8 +91,8 @@ bool is_of_program(std::string_view file, std::span<const std::string_view> othe
                       [&](std::string_view other) { return file.find(other) != std::string_view::npos; });
 }
 
-// Returns the path and line in addr2line's "/there/recipe.cpp:92 (discriminator 3)", with the path relative to the current
-// folder; "" if no line is known or the source does not belong to the program.
+// Returns the path and line in a line of addr2line, such as "/there/recipe.cpp:92 (discriminator 3)". A path below the current
+// folder is made relative to it. "" if no line is known or the source does not belong to the program.
 std::string place_of(std::string_view line, std::span<const std::string_view> others) {
   line = line.substr(0, line.find(' '));
   const std::size_t colon = line.rfind(':');

@@ -204,7 +204,7 @@ Found input_bound(const Evidence& e) {
     return set(what, "data.cache", "disk", gain_of(gain_of_cache(e), 0.5));
   return Finding{.id = {},
                  .what = what,
-                 .remedy = computes ? "decode less: store the data uncompressed or at the size that is used, or take more cores"
+                 .remedy = computes ? "decode less (store the data uncompressed, or at the size that is used), or take more cores"
                                     : "use a faster disk, or copy the data to a local disk",
                  .key = {},
                  .value = {},

@@ -102,7 +102,7 @@ Found too_many_threads(const Evidence& e) {
              "device.threads", std::to_string(e.cores), std::nullopt);
 }
 
-// The number of torch's threads that fit on the cores left by other programs; 0 if a smaller number is no remedy.
+// How many of torch's threads fit on the cores that other programs leave free; 0 if fewer threads would not help the script.
 int threads_beside_others(const Evidence& e) {
   if (!e.script || e.on_gpu || e.script->threads < 2 || e.others.value_or(0) < kManyNeighbours) return 0;
   const int threads = std::max(1, static_cast<int>(std::lround(e.cores * (1 - *e.others))));

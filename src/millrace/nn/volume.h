@@ -11,7 +11,8 @@ namespace millrace::nn {
 
 // The comment beside a switch names the operations that run if the switch is off; results are equal within tolerance.
 inline constexpr Switch kFusedActivation{"fused_activation"};  // where, multiply, add and divide one after the other
-inline constexpr Switch kFusedPadding{"fused_padding"};        // at::cat, then at::pad; the forward pass is equal to the bit
+inline constexpr Switch kFusedPadding{
+    "fused_padding"};  // at::cat, then at::pad; both ways give the same bits in the forward pass
 // Off: padding, then at::conv3d. Volumes that are not channels-last and strides other than 1 are always computed this way.
 inline constexpr Switch kDirectConvolution{"direct_convolution"};
 

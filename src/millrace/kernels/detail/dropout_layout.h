@@ -34,8 +34,8 @@ using detail::DropoutRun;
 void run_dropout(const detail::DropoutArgs& args, const Dropout& site, c10::Device device);
 void run_gelu(const detail::GeluArgs& args, const Dropout& site, c10::Device device);
 
-// Calls body for each run of a tensor with this many elements, in order. In a step that a device records, body also gets the
-// run's RecordedSite on the device; otherwise null.
+// Calls body for each run of dropout_runs(site, elements), in order. The second argument of body is the run's RecordedSite on the
+// device in a step that a device records, and null in other steps.
 void each_run(const Dropout& site, std::int64_t elements,
               const std::function<void(const DropoutRun&, const detail::RecordedSite*)>& body);
 

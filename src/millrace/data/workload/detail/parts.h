@@ -46,7 +46,7 @@ struct StepKind {
   Step (*open)(const Part& part);
 };
 [[nodiscard]] std::span<const PartKind> file_kinds();     // parts that read files
-[[nodiscard]] std::span<const PartKind> made_kinds();     // parts for arrays, tokens, and samples whose reads only wait
+[[nodiscard]] std::span<const PartKind> made_kinds();     // parts for arrays, for tokens, and for samples that imitate slow reads
 [[nodiscard]] std::span<const PartKind> compose_kinds();  // parts that are made of other parts
 [[nodiscard]] std::span<const StepKind> step_kinds();
 

@@ -166,7 +166,7 @@ void check_objectives(const std::vector<Objective>& objectives, const torch::nn:
       const void* impl = item.value().unsafeGetTensorImpl();
       if (const auto [it, is_new] = here.emplace(impl, item.key()); !is_new) {
         refuse(quoted(it->second) + " and " + quoted(item.key()) + " are one parameter, registered twice below model()",
-               "register it in one layer, and let forward() take it from there in the other");
+               "register it in only one of the two layers; the other layer's forward() can read it from there");
       }
       move(impl, item.key());
     }
