@@ -422,7 +422,7 @@ class Mistakes(LoaderTest):
             (ValueError, '"z"', lambda: mr.Loader(rows.augment("z", mr.random_flip([-1])))),
             (ValueError, "axis", lambda: mr.Loader(rows.augment("x", mr.random_flip([-7])))),
             (ValueError, "share", lambda: rows.split(2)),
-            (ValueError, "rank 3 of 2", lambda: mr.Loader(rows, rank=3, ranks=2)),
+            (ValueError, "rank 3, ranks 2", lambda: mr.Loader(rows, rank=3, ranks=2)),
             (TypeError, "a loader of list", lambda: mr.Loader([1, 2])),
             (TypeError, "a step is", lambda: rows.augment("x", "flip")),
             (TypeError, "function of a map", lambda: rows.map("f", {})),

@@ -211,7 +211,7 @@ TEST_F(PairSourceTest, AlphaIsDroppedWithANotice) {
               ::testing::Contains(::testing::StartsWith("alpha is dropped: 3 of 10 images have an alpha channel or a transparent "
                                                         "colour; their colours are used unchanged (the first: \"")));
   // A rule of this recipe, which the key's help does not have.
-  const auto lowest_rate = ::testing::Contains(::testing::StartsWith("optim.min_learning_rate is 0, which is a hundredth"));
+  const auto lowest_rate = ::testing::Contains(::testing::StartsWith("optim.min_learning_rate is 0, which means a hundredth"));
   EXPECT_THAT(said, lowest_rate);
   said.clear();
   run.optim.min_learning_rate = 1e-12;

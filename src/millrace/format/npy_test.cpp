@@ -168,7 +168,7 @@ TEST_F(NpyTest, HostileFilesAreRefusedWithAReason) {
       {npy(header("'O'", "(2,)"), "12345678"), "Python objects"},
       {npy(header("[('a', '<f4')]", "(2,)"), "12345678"), "records (a structured dtype)"},
       {npy(header("'<V8'", "(1,)"), "12345678"), "the dtype \"<V8\""},
-      {npy(header("'<U2'", "(1,)"), "12345678"), "not supported (bool, integers"},
+      {npy(header("'<U2'", "(1,)"), "12345678"), "which Millrace does not read; it reads bool, integers"},
       {npy(header("'<f16'", "(1,)"), "12345678"), "the dtype"},
       {npy(header("''", "(1,)"), "12345678"), "the dtype \"\""},
       {npy(header("'f4'", "(2,)"), "12345678"), "the dtype \"f4\""},

@@ -93,8 +93,8 @@ TEST(Wav, ASoundOfNoNumbersIsWholeAlsoBeforeOtherChunks) {
     EXPECT_THAT(read(wav(1, 1, 16, "") + behind), testing::IsEmpty());
     EXPECT_EQ(WavFile("a.wav").layout().frames, 0);
   }
-  EXPECT_THAT(refused(wav(1, 1, 16, "") + list + "abcd"), HasSubstr("its recording was not finished"));
-  EXPECT_THAT(refused(wav(1, 1, 16, "") + std::string(16, '\0')), HasSubstr("its recording was not finished")) << "silence";
+  EXPECT_THAT(refused(wav(1, 1, 16, "") + list + "abcd"), HasSubstr("the recording was not finished"));
+  EXPECT_THAT(refused(wav(1, 1, 16, "") + std::string(16, '\0')), HasSubstr("the recording was not finished")) << "silence";
   const std::string second = "data" + little<std::uint32_t>(2) + little<std::int16_t>(16384);
   EXPECT_THAT(read(wav(1, 1, 16, "") + second), ElementsAre(0.5F)) << "the numbers come in a second chunk";
 }

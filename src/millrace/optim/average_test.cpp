@@ -113,7 +113,7 @@ TEST(Average, GoesOnFromWhatWasSavedAndRefusesAnythingElse) {
             "  where    snapshot, averaged weights\n"
             "  next     resume with the model and the optim.ema_decay of the run, or start with --fresh");
   EXPECT_THAT(refusal({{"w", a.b.detach()}, {"b", a.b.detach()}}, whole.updates()), testing::HasSubstr("w has another shape"));
-  EXPECT_THAT(refusal(whole.weights(), {}), testing::HasSubstr("how many updates"));
+  EXPECT_THAT(refusal(whole.weights(), {}), testing::HasSubstr("lack the number of updates"));
 }
 
 }  // namespace

@@ -40,7 +40,7 @@ std::vector<std::string> notices(std::vector<std::string> learned, std::vector<s
 
 TEST(Twins, numbers_that_mean_other_classes_in_the_validation_are_named) {
   EXPECT_THAT(notices({"cat", "dog", "owl"}, {"cat", "owl"}),
-              ElementsAre(AllOf(HasSubstr("field \"label\""), HasSubstr("1 is \"owl\" there and \"dog\" in the training"))));
+              ElementsAre(AllOf(HasSubstr("field \"label\""), HasSubstr("1 means \"owl\" there and \"dog\" in the training"))));
   EXPECT_THAT(notices({"cat", "dog", "owl"}, {"cat", "dog", "owl"}), IsEmpty());
   EXPECT_THAT(notices({"cat", "dog", "owl"}, {"cat", "dog"}), IsEmpty()) << "the numbers that there are mean the same";
   EXPECT_THAT(notices({}, {"cat", "dog"}), IsEmpty());
