@@ -163,7 +163,7 @@ TEST_F(NpyTest, HostileFilesAreRefusedWithAReason) {
       {huge_header, "the header announces 4294967295 bytes"},
       {npy(good, "1234567"), "has 8 bytes, but 7 follow the header: the array was cut off"},
       {npy(good, "123456789"), "has 8 bytes, but 9 follow the header"},
-      {npy(good, ""), "8 bytes, 0 follow"},
+      {npy(good, ""), "8 bytes, but 0 follow"},
       {npy(header("'|O'", "(2,)"), "12345678"), "Python objects (dtype \"|O\"), which are never loaded"},
       {npy(header("'O'", "(2,)"), "12345678"), "Python objects"},
       {npy(header("[('a', '<f4')]", "(2,)"), "12345678"), "records (a structured dtype)"},

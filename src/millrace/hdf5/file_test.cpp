@@ -352,7 +352,7 @@ TEST_F(Hdf5Test, WritingFailsWithTheLibrarysWords) {
               }),
               HasSubstr("can't be written: attribute rate: "));
   const std::vector<Attribute> long_text = {{"text", std::string(kMaxAttributeText + 1, 'x')}};
-  EXPECT_THAT(refusal([&] { write_file(root_ / "a.h5", {}, long_text); }), HasSubstr("attribute text is a text too long"));
+  EXPECT_THAT(refusal([&] { write_file(root_ / "a.h5", {}, long_text); }), HasSubstr("attribute text is too long a text"));
   EXPECT_TRUE(fs::is_empty(root_)) << "nothing of a failed write stays";
 }
 

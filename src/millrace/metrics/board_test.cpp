@@ -287,7 +287,7 @@ TEST(Board, ShapesThatDoNotFitAreShown) {
   EXPECT_THAT(refusal([&] {
                 board.add_correlation("corr", at::zeros({8}), at::zeros({8, 1}));
               }),
-              testing::AllOf(HasSubstr("x has shape [8], y has shape [8,1]"), HasSubstr("metric \"corr\"")));
+              testing::AllOf(HasSubstr("x has shape [8], but y has shape [8,1]"), HasSubstr("metric \"corr\"")));
 }
 
 TEST(Board, MeansKeepTheOrderOfAdditionAndQuietNamesAreMarked) {

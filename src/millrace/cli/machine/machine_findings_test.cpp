@@ -63,7 +63,7 @@ TEST(MachineFindings, EachComesOfItsCauseAlone) {
       {"port_taken", [](MachineView& m) { m.taken_port = 29500; }, "port 29500 is taken"},
       {"open_files", [](MachineView& m) { m.open_files = 64; }, "may open 64 files"},
       {"gpu_unused", [](MachineView& m) { m.resources.has_nvidia_gpu = true; }, "not used: no NVIDIA driver"},
-      {"cpu_quota", [](MachineView& m) { m.resources.cpu_quota = 1.5; }, "the time of 1.5 of 8 CPUs"},
+      {"cpu_quota", [](MachineView& m) { m.resources.cpu_quota = 1.5; }, "CPU time to that of 1.5 of 8 CPUs"},
       {"cpu_affinity", [](MachineView& m) { m.resources.allowed_cpus = 1; }, "1 CPU of the machine's 8"},
       {"cpu_instructions", [](MachineView& m) { m.asked_instructions = "MILLRACE_CPU=avx2"; }, "MILLRACE_CPU=avx2 leaves"},
       {"cpu_instructions", [](MachineView& m) { m.cpu.avx2 = false; }, "no AVX2"},

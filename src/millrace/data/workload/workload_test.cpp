@@ -58,8 +58,8 @@ TEST(Workload, mistakes_are_named) {
   EXPECT_THAT(what(R"({"data": {"kind": "tape"}})"), testing::HasSubstr("there is no kind \"tape\""));
   EXPECT_THAT(what(R"({"data": {"kind": "sleeping"}, "bach_size": 1})"), testing::HasSubstr("batch_size"));
   EXPECT_THAT(what(R"({"data": {"kind": "memory", "arrays": {"x": "x.bin"}}})"), testing::HasSubstr("array \"x\" has no shape"));
-  EXPECT_THAT(what(R"({"data": {"kind": "sleeping"}, "rank": 2, "ranks": 2})"), testing::HasSubstr("rank 2 of 2"));
-  EXPECT_THAT(what(R"({"data": {"kind": "sleeping"}, "ranks": 4294967297})"), testing::HasSubstr("rank 0 of 4294967297"));
+  EXPECT_THAT(what(R"({"data": {"kind": "sleeping"}, "rank": 2, "ranks": 2})"), testing::HasSubstr("rank 2, ranks 2"));
+  EXPECT_THAT(what(R"({"data": {"kind": "sleeping"}, "ranks": 4294967297})"), testing::HasSubstr("rank 0, ranks 4294967297"));
 }
 
 }  // namespace
