@@ -49,7 +49,7 @@ TOLD = [
     Fault("millikelvin that nobody says", lambda c: {"values": c * 1000}, "foreground/f3.h5", r"is [0-9.e+]+ times as strong"),
     Fault("a cube turned, its axis not", lambda c: {"values": c[:, ::-1]}, "foreground/f4.h5", "of the other files reversed"),
     Fault("axes exchanged", lambda c: {"values": c.transpose(0, 2, 1)}, "foreground/f5.h5", "are its axes exchanged"),
-    Fault("a baseline that died", lambda c: {"values": with_hole(c, 2, 0)}, "foreground/f6.h5", r"is zero in baseline 2 \(from 0\)"),
+    Fault("a baseline that died", lambda c: {"values": with_hole(c, 2, 0)}, "foreground/f6.h5", r"is zero in baseline 2 \(counted from 0\)"),
     Fault("the foreground among the signals", lambda c: {"values": c * 1e5}, "signal/s1.h5", "times as strong as the other files"),
     Fault("a file twice", lambda c: {"values": cube("s0.h5")}, "signal/s2.h5", "holds? the same content as (another file|a training file)"),
 ]

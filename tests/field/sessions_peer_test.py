@@ -175,7 +175,7 @@ class Sessions(FieldTest):
         sets["missing_pct"] /= 100
         sets["robs"] *= HZ
         said = self.train(self.write({"a": sets}), "--log.images=false")
-        self.assertIn("are they fractions?", said.lower())
+        self.assertIn("are the values fractions?", said.lower())
         self.assertIn("are they rates in hz?", said.lower())
         sets["missing_pct"] *= 100  # as the notes say
         sets["robs"] /= HZ
