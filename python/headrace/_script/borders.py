@@ -31,16 +31,21 @@ def is_users(file: str) -> bool:
 
 
 def count_as_installed(package: Any) -> None:
-    """From now on is_users() is false for the files of `package`, also where it was built in place. If `pip install --target` made the
-    package's folder, is_users() is false for everything there, unless the script is there too."""
+    """From now on is_users() is false for the files of `package`, also if they are in no folder called site-packages: the package was
+    built in place, or `pip install --target` put it somewhere. Then is_users() is false for everything there, unless the script is
+    there too."""
     global _LIBRARIES
-    folder = os.path.dirname(os.path.abspath(package.__file__))
+    file = os.path.abspath(package.__file__)
+    if not is_users(file):
+        return
+    folder = os.path.dirname(file)
     target = os.path.dirname(folder)
     script = os.path.abspath(getattr(sys.modules.get("__main__"), "__file__", None) or "script.py")
-    is_target = any(name.endswith(".dist-info") for name in os.listdir(target)) and not script.startswith(target + os.sep)
-    place = (target if is_target else folder) + os.sep
-    if place not in _LIBRARIES:
-        _LIBRARIES += (place,)
+    try:
+        is_target = any(name.endswith(".dist-info") for name in os.listdir(target)) and not script.startswith(target + os.sep)
+    except OSError:  # a folder that may be entered but not listed
+        is_target = False
+    _LIBRARIES += ((target if is_target else folder) + os.sep,)
 
 
 def line_of(frame: Any) -> tuple[str, int]:
